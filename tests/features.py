@@ -58,6 +58,7 @@ MEANING = {
     Facet.RELATIONS: "`after=`, `WaitFor`, chains and groups",
     Facet.LANES: "`lane=`: limits, rates, sequences, fair turns",
     Facet.QUEUES: "queues are paused and limited, and named by patterns",
+    Facet.BLOCKS: "tasks are blocked for all workers",
     Facet.EDIT: "waiting jobs are changed, running ones taken back",
     Facet.TAGS: "tags, tracked jobs, search",
     Facet.STATISTICS: "statistics by day, failures by group",

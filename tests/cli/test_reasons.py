@@ -238,3 +238,15 @@ def test_what_became_of_it(app: Headrace, why: Say) -> None:
     cancelled.cancel()
     app.worker().run_until_empty()
     assert [why(job.id)[0] for job in (done, failed, cancelled)] == ["done", "failed", "cancelled"]
+
+
+def test_a_blocked_task(app: Headrace, why: Say, run: Run) -> None:
+    job = shop.add.enqueue(1).id
+    run("block", "cli.shop:add", "--reason", "It is broken.", "--by", "ada")
+    advice = "To go on: headrace unblock cli.shop:add"
+    sentence = f"the task 'cli.shop:add' is blocked by ada since * (It is broken). {advice}"
+    assert why(job) == ("task blocked", sentence)
+    assert listen(app, take=1) == []
+    assert why(job) == ("task blocked", sentence)
+    run("unblock", "cli.shop:add")
+    assert why(job)[0] == "in line"

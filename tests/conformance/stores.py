@@ -47,6 +47,7 @@ TRANSACTIONS = "transactions"
 MODULES: dict[str, Claim] = {
     "test_attempts": NATIVE,
     "test_audit": NATIVE,
+    "test_blocks": Facet.BLOCKS,
     "test_cancel_delete_revive": CORE,
     "test_chosen_ids": Facet.CHOSEN_IDS,
     "test_circumstances": Facet.WHY,

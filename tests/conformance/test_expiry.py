@@ -9,7 +9,7 @@ import pytest
 from headrace.records import Charge, Expiry, IfFailed, Kind, Lane, State
 from headrace.store.contract import Facet, Store
 from headrace.store.facets import Edit
-from headrace.store.limits import EXPIRED_IN_A_STEP
+from headrace.store.limits import PASSED_IN_A_STEP
 from headrace.values.clock import ManualClock
 
 from .helpers import Worker, ids, look, new, outcome, put, state, told, why, woken
@@ -65,7 +65,7 @@ def test_so_does_a_take_of_several_queues(store: Store, worker: Worker, clock: M
 def test_more_than_one_step_fails_keep_only_their_own_line_waiting(
     store: Store, worker: Worker, clock: ManualClock
 ) -> None:
-    many = [f"late {number}" for number in range(EXPIRED_IN_A_STEP + 50)]
+    many = [f"late {number}" for number in range(PASSED_IN_A_STEP + 50)]
     put(store, *many, expires=SOON)
     put(store, "z")
     put(store, "y", queue="other")
@@ -113,7 +113,7 @@ def test_a_sweep_fails_them_wherever_they_wait(store: Store, clock: ManualClock)
 
 
 def test_a_sweep_fails_so_many_in_one_step(store: Store, clock: ManualClock) -> None:
-    many = [f"late {number}" for number in range(EXPIRED_IN_A_STEP + 1)]
+    many = [f"late {number}" for number in range(PASSED_IN_A_STEP + 1)]
     put(store, *many, expires=SOON)
     clock.advance(1_001)
     assert store.run(store.sweep()).more

@@ -8,7 +8,7 @@ import pytest
 
 from headrace import Headrace
 from headrace.errors import Unsupported
-from headrace.ops import act, audit, edit, schedules, settings
+from headrace.ops import act, audit, blocks, edit, schedules, settings
 from headrace.ops.selection import Selection
 from headrace.records import Filter, State
 from headrace.store import limits
@@ -44,6 +44,9 @@ def test_each_act_leaves_a_line(app: Headrace) -> None:
     act.pause(app, "default", "me")
     act.resume(app, "default")
     act.limit(app, "default", 3)
+    blocks.block(app, "add", "It is broken.")
+    blocks.unblock(app, "add")
+    blocks.unblock(app, "add")
     edit.edit(app, [c.id], edit.JobEdit(changes={"priority": 3}))
     schedules.pause(app, ["daily", "nobody"])
     schedules.resume(app, ["daily"])
@@ -61,6 +64,8 @@ def test_each_act_leaves_a_line(app: Headrace) -> None:
         ("pause", "queue default"),
         ("resume", "queue default"),
         ("limit", "queue default: 3"),
+        ("block", "task add: It is broken."),
+        ("unblock", "task add"),
         ("edit", c.id),
         ("pause", "schedule daily"),
         ("resume", "schedule daily"),

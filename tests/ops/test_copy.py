@@ -68,6 +68,7 @@ def fill(store: Store) -> None:
     store.run(store.put_schedule(ScheduleRecord(name="nightly", definition=definition, next=2**40), None))
     store.run(store.pause("steps", "me"))
     store.run(store.limit("default", 7))
+    store.run(store.block("broken", "It is.", "me"))
     store.run(store.set_settings({"max-job-history": 33}))
 
 
@@ -110,6 +111,8 @@ def test_everything_arrives_as_it_was(make: Make, source: str, target: str) -> N
     controls = {control.queue: control for control in there.store.run(there.store.controls())}
     assert (controls["steps"].paused_by, controls["default"].limit) == ("me", 7)
     assert there.store.run(there.store.settings()) == {"max-job-history": 33}
+    (block,) = there.store.run(there.store.blocks())
+    assert (block.task, block.reason, block.by) == ("broken", "It is.", "me")
 
 
 def test_the_same_file_twice_changes_nothing(make: Make) -> None:

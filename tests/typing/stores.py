@@ -10,6 +10,7 @@ from headrace.dialects.gearmonkey import GearMonkeyStore
 from headrace.dialects.hworker import HworkerStore
 from headrace.dialects.qless.store import QlessStore
 from headrace.dialects.workkit import WorkKitStore
+from headrace.store.blocking import Blocking
 from headrace.store.contract import Custodian, Store
 from headrace.store.facets import (
     Editing,
@@ -32,17 +33,42 @@ from headrace.store.throughput import Measuring
 def sqlite(
     s: SqliteStore,
 ) -> tuple[
-    Store, Schedules, Relations, Queues, Lanes, Editing, Tags, Statistics, Measuring, Settings, Events, Explaining, Sql
+    Store,
+    Schedules,
+    Relations,
+    Queues,
+    Blocking,
+    Lanes,
+    Editing,
+    Tags,
+    Statistics,
+    Measuring,
+    Settings,
+    Events,
+    Explaining,
+    Sql,
 ]:
-    return s, s, s, s, s, s, s, s, s, s, s, s, s
+    return s, s, s, s, s, s, s, s, s, s, s, s, s, s
 
 
 def redis(
     s: RedisStore,
 ) -> tuple[
-    Store, Schedules, Relations, Queues, Lanes, Editing, Tags, Statistics, Measuring, Settings, Events, Explaining
+    Store,
+    Schedules,
+    Relations,
+    Queues,
+    Blocking,
+    Lanes,
+    Editing,
+    Tags,
+    Statistics,
+    Measuring,
+    Settings,
+    Events,
+    Explaining,
 ]:
-    return s, s, s, s, s, s, s, s, s, s, s, s
+    return s, s, s, s, s, s, s, s, s, s, s, s, s
 
 
 def qless(

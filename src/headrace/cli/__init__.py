@@ -42,6 +42,8 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "requeue": ("acts", "Run jobs again that are done."),
         "edit": ("edit", "Change jobs that wait."),
         "take-back": ("acts", "Take running jobs away from their workers."),
+        "block": ("blocks", "Keep the jobs of a task from running, on all workers; or list such tasks."),
+        "unblock": ("blocks", "Let the jobs of a blocked task run again."),
         "purge": ("purge", "Delete finished jobs."),
         "drain": ("drain", "Move the jobs that wait to another store."),
         "tag": ("tags", "Add or remove tags."),

@@ -1,8 +1,9 @@
 """A store as a file of JSON lines, and back: a backup, and the way from one native store to another.
 
 The first line says what the file is, the last how much is in it. Between them each line is a setting, a control of a
-queue, a schedule or a job, the newest job first, as stores list them. Jobs come in oldest first, so that none arrives
-before a job that it waits for. Ids are kept: to bring in the same file twice changes nothing the second time.
+queue, a blocked task, a schedule or a job, the newest job first, as stores list them. Jobs come in oldest first, so
+that none arrives before a job that it waits for. Ids are kept: to bring in the same file twice changes nothing the
+second time.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from headrace.errors import ConfigurationError, Unsupported
 from headrace.ops.forms import forms
 from headrace.records import Filter, NewJob, Page, Put, ScheduleRecord, Snapshot, spec_of
 from headrace.store import Store
+from headrace.store.blocking import Block, Blocking
 from headrace.store.courses import Course
 from headrace.store.facets import PARKED, Past, QueueControl, Queues, Restoring, Schedules, Settings, Tags, facet
 from headrace.store.urls import shown_url
@@ -51,6 +53,10 @@ class Control(Struct, frozen=True, tag="queue"):
     control: QueueControl
 
 
+class Blocked(Struct, frozen=True, tag="block"):
+    block: Block
+
+
 class Recurring(Struct, frozen=True, tag="schedule"):
     schedule: ScheduleRecord
 
@@ -66,7 +72,7 @@ class End(Struct, frozen=True, tag="end"):
     schedules: int
 
 
-Line: TypeAlias = Head | Setting | Control | Recurring | Copied | End
+Line: TypeAlias = Head | Setting | Control | Blocked | Recurring | Copied | End
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Line).decode
@@ -111,6 +117,9 @@ def save_course(app: Headrace, file: IO[bytes], advance: Advance = lambda _: Non
     controls: list[QueueControl] = yield facet(store, Queues).controls()
     for control in controls:
         write(Control(control))
+    blocks: list[Block] = yield facet(store, Blocking).blocks()
+    for block in blocks:
+        write(Blocked(block))
     schedules, after = 0, ""
     more = True
     while more:
@@ -154,6 +163,8 @@ def load_course(app: Headrace, file: IO[bytes], advance: Advance = lambda _: Non
     for line in lines:
         if isinstance(line, Control):
             yield from _govern(facet(store, Queues), line.control)
+        elif isinstance(line, Blocked):
+            yield facet(store, Blocking).block(line.block.task, line.block.reason, line.block.by)
     brought = there = 0
     for batch in _oldest_first(file, places):
         new, old = yield from _bring_in(store, batch, refused)

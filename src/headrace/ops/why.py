@@ -118,8 +118,19 @@ def _ready(job: Snapshot, sessions: Sequence[SessionSnapshot], counts: Sequence[
 
 
 def _held_back(around: Circumstances) -> Why | None:
-    """What its queue has been told."""
-    return _paused(around) or _queue_full(around)
+    """What is said about its task, and about its queue."""
+    return _task_blocked(around) or _paused(around) or _queue_full(around)
+
+
+def _task_blocked(around: Circumstances) -> Why | None:
+    block = around.block
+    if block is None:
+        return None
+    by = f" by {block.by}" if block.by else ""
+    reason = f" ({block.reason.rstrip('.')})" if block.reason else ""
+    advice = command("unblock", block.task)
+    since = local(block.at, around.now)
+    return Why("task blocked", f"the task {block.task!r} is blocked{by} since {since}{reason}. To go on: {advice}")
 
 
 def _paused(around: Circumstances, place: str = "") -> Why | None:
@@ -159,6 +170,8 @@ def _held_by_rate(job: Snapshot, around: Circumstances, now: int) -> Why | None:
 def _blocked(around: Circumstances) -> Why:
     if around.unmet:
         return _waits_for_jobs(around)
+    if around.ahead is None and (blocked := _task_blocked(around)):
+        return blocked
     found = around.lane
     if found is None:
         return Why("blocked", "it will be released by the next sweep.")

@@ -66,6 +66,8 @@ class Facet(StrEnum):
     """Limits, rates, sequences and turns of jobs that share a key."""
     QUEUES = "queue controls"
     """Queues that can be paused and limited, and be meant by a GLOB."""
+    BLOCKS = "block list"
+    """Tasks that can be blocked for all workers."""
     EDIT = "edit"
     TAGS = "tags"
     STATISTICS = "statistics"

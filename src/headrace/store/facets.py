@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from headrace.errors import Unsupported
 from headrace.records import Expiry, Lane, NewJob, Put, Ref, ScheduleRecord, Snapshot, State, Tick, Token
+from headrace.store.blocking import Block, Blocking
 from headrace.store.contract import Facet, Operation, Store, Waiter
 from headrace.store.throughput import Measuring
 from headrace.store.urls import shown_url
@@ -388,6 +389,8 @@ class Circumstances(Struct, frozen=True, kw_only=True):
     """Some live workers that listen to its queue and know its task."""
     expires: int | None = None
     """When it fails, if it still waits then."""
+    block: Block | None = None
+    """What keeps back the jobs of its task."""
 
 
 class Explaining(Protocol):
@@ -447,6 +450,7 @@ _FACETS: dict[type, Facet] = {
     Schedules: Facet.SCHEDULES,
     Relations: Facet.RELATIONS,
     Queues: Facet.QUEUES,
+    Blocking: Facet.BLOCKS,
     Lanes: Facet.LANES,
     Editing: Facet.EDIT,
     Tags: Facet.TAGS,

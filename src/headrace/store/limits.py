@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from headrace.errors import ConfigurationError, DependencyCycle
 from headrace.records import Lane, NewJob, ScheduleRecord
@@ -26,8 +26,11 @@ EXPIRED = "expired"
 """The group of jobs that had not started by the time at which they expire."""
 ACTS_KEPT = 10_000
 """How many acts of operators a store remembers."""
-EXPIRED_IN_A_STEP = 200
-"""How many jobs that have expired one call fails, at most."""
+PASSED_IN_A_STEP = 200
+"""How many jobs leave their lines in one call, at most, because they have expired or their tasks are blocked. As many
+come back in one when a block is lifted."""
+MOST_BLOCKS = 1_000
+TOO_MANY_BLOCKS = f"{MOST_BLOCKS:,} tasks are blocked, which is the most. To keep other jobs back, pause their queues."
 NOT_STARTED = "It had not started when it expired."
 MOST_STRAYS = 100
 """How many leases that its worker does not know one renewal tells of."""
@@ -86,6 +89,12 @@ def check_batch(jobs: Sequence[NewJob]) -> None:
             _check_lane(job, job.lane)
             if sequences.setdefault((job.queue, job.lane.key), job.lane.sequence) != job.lane.sequence:
                 raise not_both(job.queue, job.lane)
+
+
+def check_blocks(task: str, blocked: Collection[str]) -> None:
+    """Refuse one task more than the block list has room for: every take goes by it."""
+    if task not in blocked and len(blocked) >= MOST_BLOCKS:
+        raise ConfigurationError(f"{TOO_MANY_BLOCKS} Nothing was written.")
 
 
 def check_parents(job_id: str, number: int) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from headrace.store.contract import CORE_FACETS, Durability, Facet
 
 from .admission import Admission
+from .blocks import Blocks
 from .edit import Editing
 from .ending import Ending
 from .events import Events
@@ -32,7 +33,7 @@ from .take import Handing
 class Model(
     Putting, Looking, Ending,
     Sessions, Exchange, Handing, Outcomes, Sweeping,
-    Admission, Relations, Lanes, Queues, Editing,
+    Admission, Relations, Lanes, Queues, Blocks, Editing,
     Schedules, Tags, Statistics, Settings, Events,
 ):  # fmt: skip
     """The contract."""
@@ -40,7 +41,7 @@ class Model(
     url = "model:"
     facets = CORE_FACETS | {
         Facet.TAGS, Facet.STATISTICS, Facet.SETTINGS, Facet.RELATIONS, Facet.LANES, Facet.QUEUES, Facet.EDIT,
-        Facet.WHY, Facet.EVENTS, Facet.SCHEDULES, Facet.THROUGHPUT,
+        Facet.WHY, Facet.EVENTS, Facet.SCHEDULES, Facet.THROUGHPUT, Facet.BLOCKS,
     }  # fmt: skip
     durability = Durability.NONE
     leases_in_jobs = False

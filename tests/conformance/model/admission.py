@@ -13,6 +13,7 @@ class Admission(Core):
     def _wait_in_line(self, job: Job, due: int, *, was_due: bool = False) -> None:
         """`was_due`: it is given back, and so stands in line whatever the clock says now."""
         job.due = due
+        job.barred = False
         self._expect_start(job)
         later = due > self.clock.now() and not was_due
         lane = self._lane_of(job)
@@ -58,4 +59,4 @@ class Admission(Core):
         lane = self.lanes.get((job.queue, job.lane.key)) if job.lane else None
         if lane and lane.front is job:
             lane.front = None
-        job.in_lanes_line = False
+        job.in_lanes_line = job.barred = False

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from headrace.records import HistoryRecord, ScheduleRecord
 from headrace.store.auditing import Act
+from headrace.store.blocking import Block
 from headrace.store.contract import Operation
 from headrace.store.facets import EventRecord, QueueControl
 from headrace.values.clock import Clock, SystemClock
@@ -55,8 +56,11 @@ class Core:
         """Queue, day of the take and wait of all jobs that were ever done."""
         self.ran: list[tuple[str, int, int]] = []
         """Queue, day of the end and run of the same."""
-        self.expired_left = 0
-        """How many more that have expired the present take may fail."""
+        self.passed_left = 0
+        """How many more may leave their lines in the present take, because they have expired or are barred."""
+        self.has_failed_some = False
+        """Whether the present take has failed jobs that have expired."""
+        self.block_list: dict[str, Block] = {}
         self.counted: Counter[tuple[str, str, int]] = Counter()
         self.failing: dict[str, list[int]] = {}
         """When jobs failed, by group."""

@@ -113,6 +113,7 @@ class Editing(Core):
             ahead=self._ahead(job),
             listeners=tuple(sorted(listeners)[: limits.SHOWN]),
             expires=job.expires_at if job.state in WAITING else None,
+            block=self._block_of(job.task),
         )
 
     def _ahead(self, job: Job) -> int | None:

@@ -65,6 +65,8 @@ class Job:
     """Handed out by a lane with a rate: how soon after the take it starts, or is given back."""
     in_lanes_line: bool = False
     """Blocked because it is not its turn."""
+    barred: bool = False
+    """Blocked because its task is."""
     result_dropped: bool = False
     result_judged: bool = False
     """It was old enough for its result to be dropped: that happened then, or somebody still needed it."""

@@ -35,7 +35,7 @@ class Exchange(Core):
     ) -> ExchangeReply:
         session = self._live(session_id, settles=take is None)
         expired = self._expired(session)
-        self.expired_left = 0
+        self.passed_left = 0
         if not self._is_repeat(session, number):
             self._mark_started(session, started)
             session.answer = [self._settle(session, outcome, steady) for outcome in outcomes]
@@ -50,7 +50,7 @@ class Exchange(Core):
             session.answer,
             [self._lease(job) for job in handed_out],
             self.clock.now(),
-            self.clock.now() if self.ended or self.expired_left < 0 else min(scheduled, default=None),
+            self.clock.now() if self.ended or self.passed_left < 0 else min(scheduled, default=None),
             self._next_tick(),
         )
 

@@ -18,7 +18,7 @@ class Sweeping(Core):
 
     def _sweep(self) -> Swept:
         late = [job for job in self.jobs.values() if self._has_expired(job)]
-        late = sorted(late, key=lambda job: (job.expires_at, job.ref))[: limits.EXPIRED_IN_A_STEP]
+        late = sorted(late, key=lambda job: (job.expires_at, job.ref))[: limits.PASSED_IN_A_STEP]
         for job in late:
             self._expire(job)
         age = self._setting("max-worker-age")
@@ -39,7 +39,7 @@ class Sweeping(Core):
             self._forget_lane(key)
         quiet = self.clock.now() - self._setting("stats-history")
         self.failing = {group: times for group, times in self.failing.items() if max(times) >= quiet}
-        more = bool(self.ended) or len(late) == limits.EXPIRED_IN_A_STEP
+        more = bool(self.ended) or len(late) == limits.PASSED_IN_A_STEP
         tick = self._next_tick()
         ticks_in = None if tick is None else max(0, tick - self.clock.now())
         return Swept(len(expired), len(returned), len(given_up), more, ticks_in)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from headrace.records import State, Take
 from headrace.store import limits
 from headrace.values.glob import fits, is_glob
@@ -20,7 +22,8 @@ class Handing(Core):
         for job in first[:PROMOTED_AT_MOST]:
             self._fall_due(job)
         queues = self._queues_of(take)
-        self.expired_left = limits.EXPIRED_IN_A_STEP
+        self.passed_left = limits.PASSED_IN_A_STEP
+        self.has_failed_some = False
         turn = 0
         for index in range(take.slots + take.spare):
             spare = index >= take.slots
@@ -42,7 +45,7 @@ class Handing(Core):
             self._started_in_lane(job, take.grace)
         for lane in self.lanes.values():
             lane.taken = 0
-        if self.expired_left < limits.EXPIRED_IN_A_STEP:
+        if self.has_failed_some:
             self._work_off()
 
     def _order(self, queues: list[str], turn: int, spare: bool) -> list[str]:
@@ -62,12 +65,19 @@ class Handing(Core):
             return None
         if control and control.limit is not None and (spare or len(self._running(queue)) >= control.limit):
             return None
-        while (head := self._first(self._ready(queue))) and self._has_expired(head):
-            self.expired_left -= 1
-            if self.expired_left < 0:
+        while (head := self._first(self._ready(queue))) and (pass_over := self._way_out(head)):
+            self.passed_left -= 1
+            if self.passed_left < 0:
                 return None
-            self._expire(head)
+            pass_over(head)
+            self.has_failed_some |= head.state is State.FAILED
         return None if head and head.lane and spare else head
+
+    def _way_out(self, job: Job) -> Callable[[Job], None] | None:
+        """How the first of a line leaves it if it can't be handed out."""
+        if self._has_expired(job):
+            return self._expire
+        return self._bar if job.task in self.block_list else None
 
     def _first(self, line: list[Job]) -> Job | None:
         return min(line, key=Job.place, default=None)

@@ -73,6 +73,8 @@ class Audit:
         self.starts: dict[tuple[str, str], list[int]] = {}
         """Of each lane, on the store's clock, since that was last set back."""
         self.now = 0
+        self.barred: set[str] = set()
+        """The jobs that the model kept back after the last step, because their task was blocked."""
         self.cursors = [side.run(side.listen()) for side in (store, model)] if Facet.EVENTS in store.facets else []
 
     def look(self, request: Request, answer: Any) -> None:
@@ -113,6 +115,7 @@ class Audit:
             self._ties(rule, after)
             self._queues(rule, after)
             self._lanes(request, rule, after)
+            self.barred = {job.id for job in self.model.jobs.values() if job.barred}
         self.before = after
         self.events(rule)
 
@@ -132,7 +135,7 @@ class Audit:
         blocked = [job.id for job in after.values() if job.state is State.BLOCKED]
         for job_id in blocked[:1] + blocked[1:][-1:]:
             why, models = (side.run(side.circumstances(job_id)) for side in (self.store, self.model))
-            check(why.unmet or why.ahead is not None, f"I20: blocked for no reason {rule}", why)
+            check(why.unmet or why.ahead is not None or why.block, f"I20: blocked for no reason {rule}", why)
             check(why == models, f"I19: other circumstances {rule} than the model's", why, models)
 
     def _began(self, after: dict[str, Snapshot]) -> list[Snapshot]:
@@ -141,11 +144,17 @@ class Audit:
         return [job for job in running if job.id not in self.before or self.before[job.id].token != job.token]
 
     def _queues(self, rule: str, after: dict[str, Snapshot]) -> None:
-        """I21: nothing is handed out from a queue that is paused, or has reached its limit."""
+        """I21: nothing is handed out from a queue that is paused, or has reached its limit; nor of a blocked task."""
         controls, models = (side.run(side.controls()) for side in (self.store, self.model))
         check(controls == models, f"I19: queues are controlled otherwise {rule} than in the model", controls, models)
         began = Counter(job.queue for job in self._began(after))
         running = Counter(job.queue for job in after.values() if job.state is State.RUNNING)
+        blocks, models = (side.run(side.blocks()) for side in (self.store, self.model))
+        check(blocks == models, f"I19: other tasks are blocked {rule} than in the model", blocks, models)
+        handed_out = {job.task for job in self._began(after)}
+        check(
+            handed_out.isdisjoint(block.task for block in blocks), f"I21: handed out of a blocked task {rule}", blocks
+        )
         for control in controls:
             if began[control.queue]:
                 check(control.paused_at is None, f"I21: handed out from a paused queue {rule}", control)
@@ -196,11 +205,12 @@ class Audit:
         ]
 
     def _sequence(self, key: tuple[str, str], rule: str, jobs: list[Snapshot], after: dict[str, Snapshot]) -> None:
-        turn = [job for job in jobs if job.state is not State.BLOCKED]
+        barred = {job.id for job in self.model.jobs.values() if job.barred}
+        turn = [job for job in jobs if job.state is not State.BLOCKED or job.id in barred]
         check(len(turn) == 1, f"I22: not one job has the turn in a sequence {rule}", *jobs)
         before = members(self.before).get(key, [])
         came_again = {job.id for job in jobs if job.id in self.before} - {job.id for job in before}
-        had_turn = [job.id for job in before if job.state is not State.BLOCKED]
+        had_turn = [job.id for job in before if job.state is not State.BLOCKED or job.id in self.barred]
         if not came_again and turn[0].id not in had_turn:
             check(turn[0].id == jobs[-1].id, f"I22: a sequence out of order {rule}", *jobs)
         if had_turn and any(job.id == had_turn[0] for job in jobs) and self.lives[had_turn[0]] == 1:
@@ -239,6 +249,7 @@ class Audit:
             check(new.token >= old.token, f"I4: the token went back {rule}", new)
             if new.state is not old.state:
                 tied = bool(old.after or new.after or new.lane) or request.name in ("edit", "depend")
+                tied |= job_id in self.barred or self.model.jobs[job_id].barred
                 allowed = (TIED_MAY_BECOME if tied else MAY_BECOME)[old.state]
                 check(new.state in allowed, f"I16: {old.state} became {new.state} {rule}", new)
 

@@ -18,6 +18,9 @@ Story = list[list[int]]
 class Chooser:
     """Every decision goes through here. Zero is the dullest choice."""
 
+    blocks = True
+    """Whether tasks may be blocked, which keeps much else from happening."""
+
     def __init__(self) -> None:
         self.story: Story = []
 
@@ -48,8 +51,9 @@ class Chooser:
 class Seeded(Chooser):
     """From a seed, and recorded."""
 
-    def __init__(self, seed: int, steps: int) -> None:
+    def __init__(self, seed: int, steps: int, *, blocks: bool = False) -> None:
         super().__init__()
+        self.blocks = blocks
         self.random = random.Random(seed)
         self.steps = steps
         self.temper: dict[str, list[int]] = {}

@@ -17,6 +17,9 @@ from .world import World
 Make = Callable[[ManualClock], Store]
 """Makes the store under test for one history."""
 
+BLOCKING = 5
+"""In each history of so many tasks are blocked."""
+
 Rows = Callable[[Any], dict[str, int]] | None
 """Counts what is in a store's tables, if that can be done."""
 
@@ -93,7 +96,7 @@ def explore(make: Make, seeds: Iterable[int], *, steps: int = 80, rows: Rows = N
     marks: Counter[str] = Counter()
     for seed in seeds:
         try:
-            live(make, Seeded(seed, steps), marks, rows)
+            live(make, Seeded(seed, steps, blocks=seed % BLOCKING == BLOCKING - 1), marks, rows)
         except Violation as violation:
             raise AssertionError(report(make, violation, seed, rows)) from violation
     return marks

@@ -7,7 +7,7 @@ from headrace.records import Expiry, State
 from headrace.store.facets import Edit
 
 from .actors import Request
-from .scene import LARGE, QUEUES, TAGS
+from .scene import LARGE, QUEUES, TAGS, TASKS
 from .words import Refused
 from .world import World
 
@@ -83,6 +83,17 @@ def govern(world: World) -> None:
     running = sum(job.state is State.RUNNING for job in jobs)
     if act == "limit" and limit and running >= limit and any(job.state is State.READY for job in jobs):
         world.sometimes("a queue's limit held a job back")
+
+
+def block(world: World) -> None:
+    """Somebody blocks a task, or lifts a block."""
+    if not world.together:
+        return
+    task, act = world.choose.one(TASKS), world.choose.one(("unblock", "block", "unblock"))
+    barred = [job for job in world.model.jobs.values() if job.barred and job.task == task]
+    changed, _ = world.ask(Request(act, f"{act} {task}", lambda _, store: getattr(store, act)(task)))
+    if act == "unblock" and changed and barred:
+        world.sometimes("jobs of a task that was blocked came back")
 
 
 def administer(world: World) -> None:

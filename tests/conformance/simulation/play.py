@@ -11,9 +11,9 @@ from .accidents import deliver_late, end_session, freeze, jump, thaw
 from .actors import Request, Worker
 from .audit import check
 from .choosing import Replay
-from .people import administer, govern, tie
+from .people import administer, block, govern, tie
 from .producers import put
-from .scene import KEEP_FAILED, QUEUES
+from .scene import KEEP_FAILED, QUEUES, TASKS
 from .upkeep import advance, instants, pass_time, sweep
 from .workers import complete, hear_turn, spawn, work
 from .world import World
@@ -34,10 +34,12 @@ ACTS = (
 )
 OF_TRANSACTIONS = ((complete, 2),)
 """With a store that can take part in a transaction of its caller."""
+OF_BLOCKS = ((block, 2),)
+"""In histories in which tasks are blocked."""
 
 
 def play(world: World) -> None:
-    acts = ACTS + OF_TRANSACTIONS if world.transactional else ACTS
+    acts = ACTS + OF_TRANSACTIONS * world.transactional + OF_BLOCKS * world.choose.blocks
     weights = [weight for _, weight in acts]
     while world.choose.step():
         act, _ = acts[world.choose.weighted("act", weights)]
@@ -56,8 +58,10 @@ def drain(world: World) -> None:
         for queue in QUEUES:
             world.ask(Request("limit", f"no limit on {queue}", lambda _, store, q=queue: store.limit(q, None)))
             world.ask(Request("resume", f"resume {queue}", lambda _, store, q=queue: store.resume(q)))
+        for task in TASKS:
+            world.ask(Request("unblock", f"unblock {task}", lambda _, store, t=task: store.unblock(t)))
     fresh = spawn(world)
-    fresh = Worker(SessionInfo(id=fresh.info.id, name=fresh.name, queues=QUEUES, tasks=("t", "t2")))
+    fresh = Worker(SessionInfo(id=fresh.info.id, name=fresh.name, queues=QUEUES, tasks=TASKS))
     world.ask(Request("open", f"{fresh.name} opens", lambda _, store: store.open(fresh.info)))
     take = Take(QUEUES, 50)
     for _ in range(1_000):

@@ -7,6 +7,7 @@ from headrace.store.contract import Facet
 
 KEEP_DONE, KEEP_FAILED = 40_000, 90_000
 QUEUES = ("q", "r", "s")
+TASKS = ("t", "t2")
 KEYS = ("k", "l")
 TAGS = (("x",), ("x", "y"), ("y",))
 TIMEOUTS = (10_000, 15_000)
@@ -23,5 +24,5 @@ LANES = (
 )
 CHANGING = (Lane("loose", limit=1), Lane("loose", limit=3, rate=1), Lane("loose"), Lane("loose", sequence=True))
 """One lane, put to different uses."""
-TOGETHER = frozenset({Facet.RELATIONS, Facet.LANES, Facet.QUEUES, Facet.EDIT, Facet.WHY})
+TOGETHER = frozenset({Facet.RELATIONS, Facet.LANES, Facet.QUEUES, Facet.EDIT, Facet.WHY, Facet.BLOCKS})
 """Facets of jobs that wait for each other, in one way or another: a store has all of them or none."""

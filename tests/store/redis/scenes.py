@@ -47,7 +47,7 @@ CROWDED = (
     "cancel in a crowd", "delete in a crowd", "revive in a crowd", "put_plain in a crowd", "parents", "depend",
     "depend no more", "edit", "edit a body", "restore", "take_back", "pause", "resume", "limit", "controls", "lane",
     "peek", "circumstances", "set_aside", "stage", "stage the last", "stage parents", "admit", "admit parents", "names",
-    "note", "audit",
+    "note", "audit", "block", "block again", "unblock", "bring back", "blocks",
 )  # fmt: skip
 """Those that need a scene with lanes, relations and queues that somebody has said something about."""
 
@@ -241,6 +241,7 @@ class Crowd(Scene):
         put(store, "rated 1", "rated 2", "rated 3", queue="crowd", lane=RATED)
         put(store, "sequence 1", "sequence 2", "sequence 3", queue="crowd", lane=SEQUENCE)
         self.crowd = {lease.id: lease for lease in self.take("crowd", 5)}
+        self.block()
         put(store, "stopped", queue="stopped", unique_key="k stopped")
         store.run(store.pause("stopped", "somebody"))
         store.run(store.limit("crowd", 50))
@@ -255,6 +256,18 @@ class Crowd(Scene):
         put(store, "damaged", queue="quiet", delay=3_600_000)  # where nothing but a look at all jobs meets it
         record = store.driver.command("HGET", store.keys.job, "damaged")
         store.driver.command("HSET", store.keys.job, "damaged", record[:30])
+
+    def block(self) -> None:
+        """Some jobs wait because their tasks are blocked, one is about to, and some come back."""
+        store = self.store
+        for task in ("bad", "lifted"):
+            put(store, f"{task} 1", queue="barred", task=task, lane=LIMITED)
+            put(store, f"{task} 2", queue="barred", task=task)
+            store.run(store.block(task, "why", "me"))
+        assert self.take("barred", 5) == []
+        store.run(next(store.unblock("lifted").begin()))
+        put(store, "bad 3", queue="crowd", task="bad", lane=LIMITED, priority=9)
+        put(store, "bad 4", queue="crowd", task="bad", priority=9)
 
     def stage_parents(self) -> None:
         """A job has come in that comes after more jobs than one part names."""
@@ -319,10 +332,10 @@ class Crowd(Scene):
             "close in a crowd": lambda: store.close_session(worker.id, crashed=[crowd["limited 1"].ref]),
             "sweep in a crowd": store.sweep,
             "cancel in a crowd": lambda: store.cancel(
-                ["child wait", "limited 2", "rated 2", "sequence 2", "grandchild"]
+                ["child wait", "limited 2", "rated 2", "sequence 2", "grandchild", "bad 1"]
             ),
             "delete in a crowd": lambda: store.delete(
-                ["hopeless", "parent", "child fail", "limited 1", "rated 2", "sequence 1", "cancelled child"]
+                ["hopeless", "parent", "child fail", "limited 1", "rated 2", "sequence 1", "cancelled child", "bad 1"]
             ),
             "revive in a crowd": lambda: store.revive(["hopeless", "cancelled child"]),
             "parents": lambda: Script("parents", (b"limited 2", requests.names(["rated 2"])), lambda reply, _: reply),
@@ -347,6 +360,11 @@ class Crowd(Scene):
             "resume": lambda: store.resume("stopped"),
             "limit": lambda: store.limit("elsewhere", 5),
             "controls": store.controls,
+            "block": lambda: store.block("worse", "why", "me"),
+            "block again": lambda: store.block("lifted"),
+            "unblock": lambda: store.unblock("bad"),
+            "bring back": lambda: Script("block", (b"next", b"lifted"), lambda reply, _: reply),
+            "blocks": store.blocks,
             "lane": lambda: store.lane("crowd", "l"),
             "peek": lambda: store.peek("default", 10),
             "set_aside": lambda: troubles.set_aside(DamagedJob(f"{b'damaged'.hex()},,"), set(), store.keys.prefix),

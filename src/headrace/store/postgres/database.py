@@ -39,7 +39,7 @@ CONNECTIONS_TO_TRY = 3
 LONGEST_PAUSE = 5_000
 """Milliseconds until the server ends a transaction whose process does not go on: others wait for its locks."""
 MAYBE = "{}: the connection broke before the answer came. It may or may not have been done."
-INTRODUCE = frozenset({"control_set", "audience_set"})
+INTRODUCE = frozenset({"control_set", "block_put", "audience_set"})
 """From these statements on, plain exchanges and puts are no longer enough: those under way are waited for."""
 
 

@@ -99,6 +99,7 @@ SETS = {
     "put": "tttnnnnnnbbt", "job_set": "nttnnnnnnnnnntbbn", "job_flags": "nn", "take_one": "nnnnnn", "tag_add": "nt",
     "done": "nnnbnnnnbn", "lane_set": "nnnnnnnnnnnn", "laned_put": "ntnnnnnnnnn", "laned_set": "nnnnnn",
     "remember": "nntttb", "lane_new": "ttnnnn", "edge_put": "nnn", "follower_put": "nn", "group_failing": "tnnb",
+    "bar": "nt",
 }  # fmt: skip
 """Statements that take many rows as one value per column, of these `arrays.KINDS`. No two rows change the same one."""
 

@@ -242,6 +242,12 @@ def _story(record: bytes, at: int, flags: int, large: Mapping[bytes, bytes]) -> 
     )
 
 
+def described(job_id: str, entry: Sequence[Any]) -> Snapshot:
+    """A job, from what lua/find.lua says about it."""
+    record, has_key, runner, *large = entry
+    return snapshot(job_id, record, bool(has_key), runner, dict(zip(large[::2], large[1::2], strict=True)))
+
+
 def controls(said: Sequence[Any]) -> list[QueueControl]:
     """What somebody has said about queues, by name: the fields and values of {ns}:control."""
     queues: dict[str, dict[str, Any]] = {}

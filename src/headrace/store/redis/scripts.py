@@ -20,11 +20,11 @@ from importlib import resources
 from headrace.store.redis.layout import LUA
 
 TRANSITIONS = (
-    "admit", "audit", "cancel", "circumstances", "close", "control", "controls", "counts", "delete", "depend",
-    "durations", "edit", "events", "exchange", "failing", "few", "get", "history", "lane", "most", "names", "note",
-    "open", "parents", "peek", "put", "put_plain", "renew", "report", "restore", "revive", "rights", "schedule_delete",
-    "schedule_put", "schedules_get", "sessions", "set_aside", "settings_get", "settings_set", "stage", "sweep", "tag",
-    "tick", "take_back", "wait", "walk", "watch",
+    "admit", "audit", "block", "blocks", "cancel", "circumstances", "close", "control", "controls", "counts", "delete",
+    "depend", "durations", "edit", "events", "exchange", "failing", "few", "get", "history", "lane", "most", "names",
+    "note", "open", "parents", "peek", "put", "put_plain", "renew", "report", "restore", "revive", "rights",
+    "schedule_delete", "schedule_put", "schedules_get", "sessions", "set_aside", "settings_get", "settings_set",
+    "stage", "sweep", "tag", "tick", "take_back", "wait", "walk", "watch",
 )  # fmt: skip
 MIGRATION = (
     "migrate_begin", "migrate_parents", "migrate_lanes", "migrate_statistics", "migrate_due",
@@ -33,8 +33,8 @@ MIGRATION = (
 """The steps that bring a namespace to the format of this version, in order. Each is called until its part is done."""
 READS = frozenset(
     {
-        "audit", "circumstances", "controls", "counts", "durations", "failing", "few", "get", "history", "lane",
-        "most", "parents", "peek", "schedules_get", "sessions", "settings_get", "walk",
+        "audit", "blocks", "circumstances", "controls", "counts", "durations", "failing", "few", "get", "history",
+        "lane", "most", "parents", "peek", "schedules_get", "sessions", "settings_get", "walk",
     }
 )  # fmt: skip
 """Those that write nothing."""

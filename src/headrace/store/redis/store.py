@@ -37,7 +37,6 @@ from headrace.store import damaged, limits
 from headrace.store.contract import CORE_FACETS, Facet, Operation, Waiter
 from headrace.store.facets import (
     Batch,
-    Circumstances,
     DayStats,
     Edit,
     FailureTimes,
@@ -47,9 +46,10 @@ from headrace.store.facets import (
     Ticked,
 )
 from headrace.store.paging import whole_page
-from headrace.store.redis import edit, find, migration, put, records, requests, schedules, stats
+from headrace.store.redis import edit, find, migration, put, records, requests, schedules, stats, why
 from headrace.store.redis.addresses import parse
 from headrace.store.redis.audit import RedisAudit
+from headrace.store.redis.blocks import RedisBlocks
 from headrace.store.redis.keys import Keys
 from headrace.store.redis.layout import PUT_AT_ONCE, STATES
 from headrace.store.redis.operation import Reply, Script, Steps
@@ -77,7 +77,7 @@ T = TypeVar("T")
 _VERDICTS = tuple(Verdict)
 
 
-class RedisStore(OnRedis, RedisAudit):
+class RedisStore(OnRedis, RedisAudit, RedisBlocks):
     """Jobs in Redis or Valkey: `redis://host:6379/0?ns=shop`.
 
     Also `rediss://` (TLS), `unix://path`, `redis+sentinel://h1,h2/service/0` and `redis+cluster://h1,h2`. Stores with
@@ -87,7 +87,7 @@ class RedisStore(OnRedis, RedisAudit):
 
     facets = CORE_FACETS | {
         Facet.TAGS, Facet.STATISTICS, Facet.SETTINGS, Facet.RELATIONS, Facet.LANES, Facet.QUEUES, Facet.EDIT,
-        Facet.WHY, Facet.EVENTS, Facet.SCHEDULES, Facet.THROUGHPUT,
+        Facet.WHY, Facet.EVENTS, Facet.SCHEDULES, Facet.THROUGHPUT, Facet.BLOCKS,
     }  # fmt: skip
     absent_settings: Mapping[str, str] = {}
 
@@ -404,17 +404,15 @@ class RedisStore(OnRedis, RedisAudit):
 
     def peek(self, queue: str, limit: int = 50) -> Operation[list[Snapshot]]:
         def read(reply: Reply, _: bool) -> list[Snapshot]:
-            return [_snapshot(name(job_id), entry) for job_id, entry in zip(reply[::2], reply[1::2], strict=True)]
+            return [
+                records.described(name(job_id), entry) for job_id, entry in zip(reply[::2], reply[1::2], strict=True)
+            ]
 
         return Script("peek", (queue.encode(), b"%d" % limit), read)
 
     # -- why --
 
-    def circumstances(self, job_id: str) -> Operation[Circumstances | None]:
-        def read(reply: Reply, _: bool) -> Circumstances | None:
-            return _circumstances(_snapshot(job_id, reply[1]), reply) if reply else None
-
-        return Script("circumstances", (as_named(job_id),), read)
+    circumstances = staticmethod(why.circumstances)
 
 
 _RIGHTS = Script[list[str]]("rights", (), lambda reply, _: list(map(text, reply)))
@@ -425,38 +423,11 @@ def _control(act: str, queue: str, by: str) -> Script[bool]:
     return Script("control", arguments, lambda reply, _: bool(reply), repeatable=False)
 
 
-def _circumstances(job: Snapshot, reply: Reply) -> Circumstances:
-    now, _, parents, unmet, paused, limit, running, runs, lane, ahead, listeners, expires = reply
-    said = [b"p" + job.queue.encode(), paused] * bool(paused) + [b"l" + job.queue.encode(), limit] * (limit >= 0)
-    return Circumstances(
-        now=int(now),
-        job=job,
-        waits_for=tuple(
-            (name(parent), STATES[state]) for parent, state in zip(parents[::2], parents[1::2], strict=True)
-        ),
-        unmet=unmet,
-        control=next(iter(records.controls(said)), None),
-        queue_running=tuple(
-            (name(other), text(worker)) for other, worker in zip(running[::2], running[1::2], strict=True)
-        ),
-        queue_runs=runs,
-        lane=records.lane(job.queue, lane),
-        ahead=ahead if ahead >= 0 else None,
-        listeners=tuple(sorted(map(text, listeners))[: limits.SHOWN]),
-        expires=int(expires) if expires else None,
-    )
-
-
 def _get(ids: Sequence[str]) -> Script[list[Snapshot | None]]:
     def read(reply: Reply, _: bool) -> list[Snapshot | None]:
-        return [_snapshot(job_id, entry) if entry else None for job_id, entry in zip(ids, reply, strict=True)]
+        return [records.described(job_id, entry) if entry else None for job_id, entry in zip(ids, reply, strict=True)]
 
     return Script("get", tuple(as_named(job_id) for job_id in ids), read)
-
-
-def _snapshot(job_id: str, entry: Reply) -> Snapshot:
-    record, has_key, runner, *large = entry
-    return records.snapshot(job_id, record, bool(has_key), runner, dict(zip(large[::2], large[1::2], strict=True)))
 
 
 def _count() -> Generator[Script[Any], Any, list[Counts]]:

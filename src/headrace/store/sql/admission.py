@@ -9,6 +9,7 @@ from headrace.store import limits
 from headrace.store.sql import history, lanes, schedules
 from headrace.store.sql.codes import (
     AFTER,
+    BARRED,
     BLOCKED,
     DONE,
     EXPIRES,
@@ -28,6 +29,8 @@ def enter(work: WorkingSet, job: Job, due: int, *, was_due: bool = False) -> Non
     """Where a job that wants to run goes. `was_due`: it is given back, and stands in line whatever the clock says."""
     later = due > work.now and not was_due
     work.tx.news(job.queue, EVERYONE if later else 1)
+    if job.flags & BARRED:
+        _unbar(work, job)
     waits = bool(job.flags & AFTER) and work.relations.waits(job.seq)
     if job.flags & EXPIRES:
         work.write("expiry_begin", job.seq, None if waits else due)
@@ -64,6 +67,8 @@ def ended(work: WorkingSet, job: Job, how: int) -> None:
         schedules.hear(work, job)
     if job.flags & EXPIRES:
         work.write("expiry_end", job.seq)
+    if job.flags & BARRED:
+        _unbar(work, job)
 
 
 def fail(work: WorkingSet, job: Job, group: str, error: bytes, *, ran: bool = False) -> None:
@@ -93,6 +98,22 @@ def expires_no_more(work: WorkingSet, job: Job) -> None:
 def expire(work: WorkingSet, job: Job) -> None:
     """A job has not started in time."""
     fail(work, job, limits.EXPIRED, limits.own_error(limits.NOT_STARTED))
+
+
+def bar(work: WorkingSet, job: Job) -> None:
+    """A job in line can't be handed out, because its task is blocked: it waits, with its own due time."""
+    job.due = lanes.own_due(work, job)
+    job.state = BLOCKED
+    job.flags |= BARRED
+    work.write("bar", job.seq, job.task)
+    if job.flags & LANED:
+        lanes.step_out(work, job)
+        lanes.admit(work, job)
+
+
+def _unbar(work: WorkingSet, job: Job) -> None:
+    work.write("unbar", job.seq)
+    job.flags &= ~BARRED
 
 
 def remove(work: WorkingSet, job: Job) -> None:

@@ -32,7 +32,9 @@ COMPLETED = 32768
 """It runs, and its task has completed it in a transaction of its own: it ends as done, with the result that it has."""
 EXPIRES = 65536
 """It fails unless it has started by some time: see the table `expiry`."""
-KNOWN_FLAGS = 2 * EXPIRES - 1
+BARRED = 131072
+"""It waits because its task is blocked: see the table `barred`."""
+KNOWN_FLAGS = 2 * BARRED - 1
 HOOKED = PRECEDES | LANED | RECURRING | COMPLETED
 """Other rows change when such a job ends, or its result is known already: it is not settled in bulk."""
 OF_ONE_RUN = CANCELLING | SPARE | LARGE_RESULT

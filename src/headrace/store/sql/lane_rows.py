@@ -118,16 +118,20 @@ class LaneRows:
 
     # -- loading --
 
-    def load(self, jobs: Sequence[Job], most: int | None = None) -> None:
-        """The lanes of jobs, and of each so many next in line, or as many as may come up when the jobs leave it."""
+    def load(self, jobs: Sequence[Job], most: int | None = None, *, starting: bool = False) -> None:
+        """The lanes of jobs, and of each so many next in line, or as many as may come up when the jobs leave it.
+
+        `starting`: they leave it to run, so that none follows where a limit allows one more.
+        """
         self._load_laned(job.seq for job in jobs)
         places = [(job.queue, self._laned[job.seq].key) for job in jobs]
         self.find_all(places)
         moving = {job.seq for job in jobs}
         if most is None:
-            self.load_lines(places, moving, 1 + max(Counter(places).values()))
-        else:  # they start: none follows where a limit allows one more
-            self.load_lines([place for place in places if not self._is_full_with_one_more(place)], moving, most)
+            most = 1 + max(Counter(places).values())
+        if starting:
+            places = [place for place in places if not self._is_full_with_one_more(place)]
+        self.load_lines(places, moving, most)
 
     def _is_full_with_one_more(self, place: tuple[str, str]) -> bool:
         lane = self._lanes[place]

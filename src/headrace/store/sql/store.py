@@ -29,6 +29,7 @@ from headrace.records import (
 )
 from headrace.store import damaged, limits
 from headrace.store.auditing import Act
+from headrace.store.blocking import Block
 from headrace.store.contract import CORE_FACETS, Facet, Operation, Store
 from headrace.store.facets import (
     Batch,
@@ -45,6 +46,7 @@ from headrace.store.facets import (
 from headrace.store.settings import check_in_store, checked
 from headrace.store.sql import (
     audit,
+    blocks,
     edit,
     events,
     failing,
@@ -76,7 +78,7 @@ class SqlStore(ABC):
     batch = 500
     facets = CORE_FACETS | {
         Facet.TAGS, Facet.STATISTICS, Facet.SETTINGS, Facet.RELATIONS, Facet.LANES, Facet.QUEUES, Facet.EDIT,
-        Facet.WHY, Facet.EVENTS, Facet.SCHEDULES, Facet.THROUGHPUT, Facet.SQL,
+        Facet.WHY, Facet.EVENTS, Facet.SCHEDULES, Facet.THROUGHPUT, Facet.SQL, Facet.BLOCKS,
     }  # fmt: skip
     absent_settings: Mapping[str, str] = {
         "history-memory": "history-memory bounds the memory that ended jobs take on a Redis server, not a database.",
@@ -244,6 +246,15 @@ class SqlStore(ABC):
     def limit(self, queue: str, running: int | None) -> Operation[None]:
         limits.check_limit(queue, running)
         return Step(lambda tx: queues.limit(tx, queue, running))
+
+    def blocks(self) -> Operation[list[Block]]:
+        return Step(blocks.blocks, writes=False)
+
+    def block(self, task: str, reason: str = "", by: str = "") -> Operation[bool]:
+        return Step(lambda tx: blocks.block(tx, task, reason, by))
+
+    def unblock(self, task: str) -> Operation[bool]:
+        return Steps(lambda: blocks.unblock(task))
 
     def lane(self, queue: str, key: str) -> Operation[LaneSnapshot | None]:
         return Step(lambda tx: lanes.snapshot(tx, queue, key), writes=False)

@@ -10,7 +10,18 @@ import msgspec
 from headrace.records import Ref, Swept
 from headrace.store import damaged, limits
 from headrace.store.settings import RESULTS_KEPT
-from headrace.store.sql import admission, batches, dependents, failing, history, lanes, queues, relations, stats
+from headrace.store.sql import (
+    admission,
+    batches,
+    blocks,
+    dependents,
+    failing,
+    history,
+    lanes,
+    queues,
+    relations,
+    stats,
+)
 from headrace.store.sql import sessions as table
 from headrace.store.sql.codes import CANCELLED, DONE, FAILED, PRECEDES, REMOVED, RUNNING, STATES
 from headrace.store.sql.events import forgotten, newest
@@ -230,7 +241,7 @@ def nothing_to_sweep(tx: Transaction, overrides: Overrides) -> Swept | None:
         return None
     if tx.rows("expired", (tx.now, 1)) or tx.rows("ended_some", (1,)):
         return None
-    if tx.rows("lanes_idle", (tx.now, 1)) or forgotten(tx):
+    if tx.rows("lanes_idle", (tx.now, 1)) or forgotten(tx) or tx.rows("barred_task"):
         return None
     return Swept(ticks_in=_ticks_in(tx), again_in=_again_in(tx))
 
@@ -304,20 +315,21 @@ def sweep(tx: Transaction, overrides: Overrides) -> Swept:
         tx.execute("event_drop", (newest(tx),))
     more |= dependents.work_off(tx)
     more |= lanes.forget_idle(tx)
+    more |= blocks.bring_back(tx)
     more |= _results_to_drop(tx) is not None
     return Swept(closed, returned, purged, more, _ticks_in(tx), again_in=_again_in(tx))
 
 
 def _expire(tx: Transaction) -> bool:
     """Fail jobs that have not started in time. True: there may be more."""
-    late = [seq for (seq,) in tx.rows("expired", (tx.now, limits.EXPIRED_IN_A_STEP))]
+    late = [seq for (seq,) in tx.rows("expired", (tx.now, limits.PASSED_IN_A_STEP))]
     if late:
         with WorkingSet(tx) as work:
             jobs = work.load(late)
             work.load_around(jobs)
             for seq in late:
                 admission.expire(work, work.job(seq))
-    return len(late) == limits.EXPIRED_IN_A_STEP
+    return len(late) == limits.PASSED_IN_A_STEP
 
 
 def swept_already(tx: Transaction) -> Swept:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 from itertools import chain, islice
 from operator import itemgetter
@@ -110,6 +110,7 @@ class Special(NamedTuple):
     ended: bool
     lane: bool
     control: bool
+    block: bool
     next_expiry: int | None
     next_tick: int | None
     next_due: int | None
@@ -121,15 +122,15 @@ class Special(NamedTuple):
 
 def take(tx: Transaction, values: tuple[int, ...], take: Take, names: Names, special: Special) -> list[Lease]:
     any_lane, any_control = special.lane, special.control
-    late = special.is_late(tx)
+    passes = special.block or special.is_late(tx)
     wanted = take.slots + take.spare
-    # Each queue that has work gives at least one job, unless a lane, its age or what was said about it keeps that back.
-    most = None if any_lane or late else wanted + len(queues.controls(tx)) if any_control else wanted
+    # Each queue that has work gives at least one job, unless a lane, its age, a block or a control keeps that back.
+    most = None if any_lane or passes else wanted + len(queues.controls(tx)) if any_control else wanted
     found = names.with_work(tx, most)
     several = take.round_robin and len(names.given) + len(names.patterns) > 1
-    if several or any_lane or any_control or late:
+    if several or any_lane or any_control or passes:
         take = msgspec.structs.replace(take, queues=tuple(found))
-        if (any_lane or any_control or late) and (handing := Handing(tx, values, take, special)).needed:
+        if (any_lane or any_control or passes) and (handing := Handing(tx, values, take, special)).needed:
             return leases(tx, _in_time(tx, handing.everything(), special), handing.start_within())
         found = take.queues
     if several and len(take.queues) > 1:
@@ -276,6 +277,9 @@ class Handing:
 
     def __init__(self, tx: Transaction, values: tuple[int, ...], take: Take, special: Special) -> None:
         self._tx, self._values, self._take, self._late = tx, values, take, special.is_late(tx)
+        self._blocked = {task for (task,) in tx.rows("blocked_tasks")} if special.block else frozenset[str]()
+        self._passes = self._late or bool(self._blocked)
+        """Whether jobs may have to leave their lines without being handed out."""
         self._controls = {said.queue: said for said in queues.controls(tx)} if special.control else {}
         found = tx.rows("queues_with_lanes", (tx.texts(take.queues),)) if special.lane and take.queues else ()
         self._laned = {queue for (queue,) in found}
@@ -285,8 +289,8 @@ class Handing:
         """How many more may leave the line of a queue before the rest of it has to be loaded."""
         self._work = WorkingSet(tx)
         self._has_expired: dict[int, bool] = {}
-        self._expired_left = limits.EXPIRED_IN_A_STEP
-        """So many more that have expired may fail in this take."""
+        self._passed_left = limits.PASSED_IN_A_STEP
+        """So many more may leave their lines in this take."""
         self._last = -1
         """The place of the queue that was served last."""
         self._handed_out: dict[int, int] = {}
@@ -295,7 +299,7 @@ class Handing:
     @property
     def needed(self) -> bool:
         """Whether any of the queues is more than a line of plain jobs."""
-        return self._late or bool(self._laned) or any(queue in self._controls for queue in self._take.queues)
+        return self._passes or bool(self._laned) or any(queue in self._controls for queue in self._take.queues)
 
     def everything(self) -> list[Any]:
         take = self._take
@@ -323,11 +327,11 @@ class Handing:
         slots, wanted = self._take.slots, self._take.slots + self._take.spare
         if queue not in self._lines:
             self._free[queue] = queues.free(self._tx, self._controls.get(queue), wanted)
-            few = not self._late and queue in self._laned and slots < wanted
-            jobs = self._load(queue, slots + 1 if few else wanted + (limits.EXPIRED_IN_A_STEP if self._late else 0))
+            few = not self._passes and queue in self._laned and slots < wanted
+            jobs = self._load(queue, slots + 1 if few else wanted + (limits.PASSED_IN_A_STEP if self._passes else 0))
             in_lanes = [job for job in (jobs[:slots] if few else jobs) if job.flags & LANED]
             if in_lanes:
-                self._work.lanes.load(in_lanes, 1 + -(-slots // len(in_lanes)))
+                self._work.lanes.load(in_lanes, 1 + -(-slots // len(in_lanes)), starting=not self._passes)
             self._lines[queue] = [_place(job) for job in jobs]
             self._sure[queue] = slots + 1 if few and len(jobs) > slots else ALL
         elif self._sure[queue] == 0:
@@ -356,12 +360,12 @@ class Handing:
         if not line or not self._free[queue] or (spare and said is not None and said.limit is not None):
             return False
         job = self._work.job(line[0].seq)
-        while self._is_late(job):
-            if not self._expired_left:
+        while (pass_over := self._way_out(job)) is not None:
+            if not self._passed_left:
                 self._tx.come_again = True
                 return False
-            self._expired_left -= 1
-            admission.expire(self._work, job)
+            self._passed_left -= 1
+            pass_over(self._work, job)
             self._step_on(line, job)
             if not line:
                 return False
@@ -381,6 +385,12 @@ class Handing:
         self._sure[job.queue] -= 1
         if job.flags & LANED and (follows := lanes.front(self._work, job)) is not None:
             heappush(line, _place(follows))
+
+    def _way_out(self, job: Job) -> Callable[[WorkingSet, Job], None] | None:
+        """How the first of a line leaves it if it can't be handed out."""
+        if self._is_late(job):
+            return admission.expire
+        return admission.bar if job.task in self._blocked else None
 
     def _is_late(self, job: Job) -> bool:
         """Whether a job has not started in time."""

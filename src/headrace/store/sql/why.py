@@ -5,7 +5,7 @@ from __future__ import annotations
 from headrace.records import Snapshot, State
 from headrace.store import limits
 from headrace.store.facets import Circumstances
-from headrace.store.sql import find, lanes, queues
+from headrace.store.sql import blocks, find, lanes, queues
 from headrace.store.sql.codes import AFTER, ALL, DONE, EXPIRES, LANED, STATES
 from headrace.store.sql.find import Placement
 from headrace.store.sql.sessions import sessions
@@ -39,6 +39,7 @@ def circumstances(tx: Transaction, job_id: str) -> Circumstances | None:
         ahead=lanes.ahead(tx, job.seq) if in_lane else None,
         listeners=_listeners(tx, snapshot),
         expires=tx.row(find.StoredExpiry, "expiry_get", (job.seq,)).at if job.flags & EXPIRES else None,
+        block=blocks.find(tx, snapshot.task),
     )
 
 

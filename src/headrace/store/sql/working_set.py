@@ -17,6 +17,7 @@ from headrace.store.facets import DETAIL
 from headrace.store.sql import failing, stats
 from headrace.store.sql.codes import (
     AFTER,
+    BARRED,
     DONE,
     EXPIRES,
     FAILURES,
@@ -104,8 +105,8 @@ WRITES = (
     "remember", "done", "completed", "blob_put", "blob_delete", "set_body", "job_set", "job_flags", "laned_put",
     "laned_set", "lane_set", "lane_start_drop", "lane_start_put", "edit", "result_forget", "restore", "data_set",
     "more_put", "tag_add", "recurring_put", "unique_take", "expiry_put", "expiry_begin", "expiry_end", "expiry_delete",
-    "report", "edge_delete", "edge_put", "follower_delete", "followers_delete", "follower_put", "culprit_delete",
-    "culprits_delete", "culprit_put", "relation_put", *_NOTES,
+    "unbar", "bar", "report", "edge_delete", "edge_put", "follower_delete", "followers_delete", "follower_put",
+    "culprit_delete", "culprits_delete", "culprit_put", "relation_put", *_NOTES,
 )  # fmt: skip
 """What rules write, in the order in which `save` does it: jobs come before what is noted about them."""
 _TRACES = (
@@ -118,6 +119,7 @@ _TRACES = (
     (LANED, "laned_delete"),
     (RECURRING, "delete_recurring"),
     (EXPIRES, "expiries_delete"),
+    (BARRED, "barred_delete"),
     (AFTER, "edges_delete"),
     (AFTER, "culprits_of_delete"),
     (AFTER, "followers_of_delete"),

@@ -148,7 +148,7 @@ BEGIN
     PERFORM pg_advisory_xact_lock_shared({KEY}, {PUTS});
     _now := coalesce(_now, extract(epoch FROM clock_timestamp()) * 1000);
     _steady := coalesce(_steady, _now);
-    IF EXISTS (SELECT 1 FROM {SCHEMA}.ended) OR EXISTS (SELECT 1 FROM {SCHEMA}.control)
+    IF EXISTS (SELECT 1 FROM {SCHEMA}.ended) OR EXISTS (SELECT 1 FROM {SCHEMA}.control) OR EXISTS (SELECT 1 FROM {SCHEMA}.block_list)
         OR EXISTS (SELECT 1 FROM {SCHEMA}.arrival) OR EXISTS (SELECT 1 FROM {SCHEMA}.expiry WHERE at < _now)
         OR EXISTS (SELECT 1 FROM {SCHEMA}.audience WHERE until > _steady)
         OR EXISTS (SELECT 1 FROM {SCHEMA}.lane WHERE queue = ANY (_queues))

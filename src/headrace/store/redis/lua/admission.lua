@@ -50,6 +50,9 @@ local function leave_state(job)
     end
   else
     index('state:blocked', job, false)
+    if band(job.flags, MORE) ~= 0 then
+      barring.clear(job)
+    end
   end
 end
 
@@ -246,4 +249,4 @@ local function ask_to_stop(job)
     plan.tell[session] = true
   end
 end
---@include schedules sorted lanes settle culprits relations links expiry
+--@include schedules sorted lanes settle culprits relations links expiry blocks

@@ -289,15 +289,15 @@ function beyond_kept(there, coming, kept)
   return there + coming - kept, math.floor(math.min(math.max(kept / 50, 100), 1000))
 end
 
--- Whether lanes, limits, patterns or dependencies may have a say. One EXISTS shows that only plain jobs and queues are in
+-- Whether lanes, limits, patterns, dependencies or blocks may have a say. One EXISTS shows that only plain jobs and queues are in
 -- use, and that no session sleeps; else it takes some more. Which of the keys are absent is known then.
 function uses_more(names)
-  local keys = { RELEASING, LANES, CONTROL, PATTERNS, EVENTS, SETTINGS, TICKS, WATCHED, EXPIRING }
+  local keys = { RELEASING, LANES, CONTROL, PATTERNS, PREFIX .. 'blocked', EVENTS, SETTINGS, TICKS, WATCHED, EXPIRING }
   for i = 1, math.min(#names, HINTS_AT_MOST) do
     keys[#keys + 1] = PREFIX .. 'hungry:' .. names[i]
     keys[#keys + 1] = PREFIX .. 'line:' .. names[i]
   end
-  for _, number in ipairs({ #keys, 7, 4 }) do
+  for _, number in ipairs({ #keys, 8, 5 }) do
     if call('EXISTS', unpack(keys, 1, number)) == 0 then
       for i = 1, number do
         absent[keys[i]] = true

@@ -41,7 +41,7 @@ plan = {
 -- The ways in and out that only some jobs take, and what is kept in order for them: in files of these names.
 local lanes, relations, sorted = on_demand(), on_demand(), on_demand()
 local schedules, culprits, links = on_demand(), on_demand(), on_demand()
-local expiring = on_demand()
+local expiring, barring = on_demand(), on_demand()
 
 local function change(job)
   if plan.jobs[job.id] ~= job then
@@ -143,6 +143,7 @@ end
 --   lane       {key, limit, rate, per, sequence}       tags       a list
 --   tracked    true                                    schedule, tick
 --   expires    {at} or {after}: a moment, or how long after it is due, by which it must have started (see expiry.lua)
+--   barred     its task: it waits because that is blocked (see blocks.lua)
 --   delay      how long it is put off when the last job that it waits for has come to an end (none: its due time stays)
 --   precedes   a number: others wait for it (see relations.lua)
 --   followed   true: others come after it              resumed    true: it has waited for children, and `after` is those

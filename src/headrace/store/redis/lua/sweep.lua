@@ -51,7 +51,7 @@ end
 
 -- Jobs that have not started in time.
 function sweep.expired()
-  local late = call('ZRANGEBYSCORE', PREFIX .. 'expiring', '-inf', '(' .. string.format('%.0f', now), 'LIMIT', 0, EXPIRED_IN_A_STEP)
+  local late = call('ZRANGEBYSCORE', PREFIX .. 'expiring', '-inf', '(' .. string.format('%.0f', now), 'LIMIT', 0, PASSED_IN_A_STEP)
   load_many(late)
   for _, id in ipairs(late) do
     local job = find_job(id)
@@ -62,7 +62,13 @@ function sweep.expired()
       expiring.note({ id = id }, false) -- another program has left it there
     end
   end
-  swept.more = #late == EXPIRED_IN_A_STEP and 1 or swept.more
+  swept.more = #late == PASSED_IN_A_STEP and 1 or swept.more
+end
+
+-- Jobs whose task is no longer blocked.
+function sweep.lifted()
+  swept.lifted = barring.bring_back()
+  swept.more = swept.lifted and 1 or swept.more
 end
 
 -- What ended jobs may take of the server's memory: as set, or a quarter of what the server has, or 1 GB. (A user may not be
@@ -262,7 +268,7 @@ end
 function sweep.has_found_any()
   return swept.closed[1] or swept.purged > 0 or next(counts) or next(plan.ended_heads) or next(plan.fields) or next(plan.index)
     or rawget(relations, 'forgot') or swept.worked or swept.faded[1] or swept.dropped_until or swept.old_days[1] or swept.flat_day
-    or swept.forgotten > 0 or swept.sparse[1] or swept.quiet > 0
+    or swept.forgotten > 0 or swept.sparse[1] or swept.quiet > 0 or swept.lifted
 end
 
 -- After `commit`. How many sessions have been closed.

@@ -1,4 +1,4 @@
--- Taking one by one, where lanes, limits or pauses have a say: a job that is handed out may let the next of its lane into line.
+-- Taking one by one, where lanes, limits, pauses or blocks have a say: a job that is handed out may let the next of its lane into line.
 -- What this exchange puts into a queue's line, in order; what lanes have let in since.
 --@include take
 
@@ -79,7 +79,7 @@ makers[singly] = function()
   -- for those that were asked.
   function singly.hand_out(session, request, names, slots, spare, round_robin, grace)
     local run = pack(RUN_FORMAT, session.number, request, now, 0)
-    local given, sources, wanted, expired_left = {}, {}, slots + spare, EXPIRED_IN_A_STEP
+    local given, sources, wanted, passed_left = {}, {}, slots + spare, PASSED_IN_A_STEP
 
     -- One job of a queue, if it has one that may go.
     local function take_from(queue)
@@ -92,22 +92,30 @@ makers[singly] = function()
           return false
         end
         local id = member:sub(13)
-        local job = (plan.jobs[id] or raw[id] and raw[id]:byte(2) and raw[id]:byte(2) >= 64) and find_job(id, queue)
-        local laned = job and job.state == READY and lanes.of(job)
-        local late = job and job.state == READY and expiring.has_passed(job)
-        if laned and is_spare and not late then
+        local special = plan.jobs[id] or raw[id] and raw[id]:byte(2) and raw[id]:byte(2) >= 64 or barring.is_on()
+        local job = special and find_job(id, queue)
+        local is_ready = job and job.state == READY
+        local laned = is_ready and lanes.of(job)
+        local late = is_ready and expiring.has_passed(job)
+        local passed = late or is_ready and barring.stops(job)
+        if laned and is_spare and not passed then
           return false
         end
-        if late and expired_left == 0 then
+        if passed and passed_left == 0 then
           plan.look_again = true
           return false
         end
         singly.take_out(source, member, where)
-        if late then
-          expired_left, singly.failed = expired_left - 1, true
+        if passed then
+          passed_left = passed_left - 1
           count(queue, READY, -1)
+        end
+        if late then
+          singly.failed = true
           lanes.leave(job)
           expiring.fail(job)
+        elseif passed then
+          barring.bar(job)
         elseif hand(session, request, id, run, is_spare, queue) then
           given[#given + 1] = id
           source.room = source.room - 1

@@ -69,6 +69,7 @@ WHERE state NOT BETWEEN {SCHEDULED} AND {CANCELLED} OR flags & ~{KNOWN_FLAGS} !=
     OR flags & {LANED} != 0 AND NOT EXISTS (SELECT 1 FROM laned WHERE laned.job = job.seq)
     OR flags & {RECURRING} != 0 AND NOT EXISTS (SELECT 1 FROM recurring WHERE recurring.job = job.seq)
     OR flags & {EXPIRES} != 0 AND NOT EXISTS (SELECT 1 FROM expiry WHERE expiry.job = job.seq)
+    OR flags & {BARRED} != 0 AND NOT EXISTS (SELECT 1 FROM barred WHERE barred.job = job.seq)
 LIMIT ?1
 
 -- name: damaged_flags
@@ -87,6 +88,7 @@ SELECT
     + CASE WHEN EXISTS (SELECT 1 FROM recurring WHERE job = ?1) THEN {RECURRING} ELSE 0 END
     + CASE WHEN EXISTS (SELECT 1 FROM more WHERE job = ?1) THEN {MORE} ELSE 0 END
     + CASE WHEN EXISTS (SELECT 1 FROM expiry WHERE job = ?1) THEN {EXPIRES} ELSE 0 END
+    + CASE WHEN EXISTS (SELECT 1 FROM barred WHERE job = ?1) THEN {BARRED} ELSE 0 END
 
 -- name: damaged_parents
 -- A list of parents that cannot be read is empty.

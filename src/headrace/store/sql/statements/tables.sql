@@ -23,7 +23,7 @@ CREATE TABLE job (
                                      -- {PRECEDES} before others, {LANED} lane, {TAGGED} tags, {TRACKED} tracked,
                                      -- {RECURRING} schedule, {DROPPED} the result was dropped,
                                      -- {RESUMED} has waited for children, {MORE} more, {COMPLETED} completed by its task,
-                                     -- {EXPIRES} expires
+                                     -- {EXPIRES} expires, {BARRED} its task is blocked
     session INTEGER,                 -- the one that holds it, or held it last
     turn INTEGER,                    -- the number of the exchange that handed it out
     started INTEGER,
@@ -303,6 +303,21 @@ CREATE TABLE control (
     paused_by TEXT,
     paused_at INTEGER
 ) STRICT, WITHOUT ROWID;
+
+-- Tasks that are blocked: none of their jobs is handed out.
+CREATE TABLE block_list (
+    task TEXT PRIMARY KEY,
+    reason TEXT NOT NULL,
+    blocked_by TEXT NOT NULL,
+    at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- Jobs that wait because their task is blocked, or was until a moment ago (flag {BARRED}).
+CREATE TABLE barred (
+    job INTEGER PRIMARY KEY,
+    task TEXT NOT NULL
+) STRICT;
+CREATE INDEX barred_task ON barred (task, job);
 
 -- Events: written only while there is a subscriber, and the last 10,000 are kept. The number of an event
 -- is never given out twice (AUTOINCREMENT): a gap tells a reader that it has missed some.

@@ -4,7 +4,7 @@
 -- Is there anything beyond plain jobs that an exchange has to look at? When is the first waiting job to have started, when does the
 -- next schedule tick, and when does the next scheduled job fall due?
 SELECT
-    EXISTS (SELECT 1 FROM ended), EXISTS (SELECT 1 FROM lane), EXISTS (SELECT 1 FROM control),
+    EXISTS (SELECT 1 FROM ended), EXISTS (SELECT 1 FROM lane), EXISTS (SELECT 1 FROM control), EXISTS (SELECT 1 FROM block_list),
     (SELECT at FROM expiry WHERE at IS NOT NULL ORDER BY at LIMIT 1),
     (SELECT next FROM schedule WHERE paused = 0 AND next IS NOT NULL ORDER BY next LIMIT 1),
     (SELECT due FROM job WHERE state = {SCHEDULED} ORDER BY due LIMIT 1)

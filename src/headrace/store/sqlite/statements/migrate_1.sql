@@ -56,6 +56,21 @@ CREATE TABLE audit (
     about TEXT NOT NULL
 ) STRICT;
 
+-- Tasks that are blocked: none of their jobs is handed out.
+CREATE TABLE block_list (
+    task TEXT PRIMARY KEY,
+    reason TEXT NOT NULL,
+    blocked_by TEXT NOT NULL,
+    at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- Jobs that wait because their task is blocked, or was until a moment ago (flag {BARRED}).
+CREATE TABLE barred (
+    job INTEGER PRIMARY KEY,
+    task TEXT NOT NULL
+) STRICT;
+CREATE INDEX barred_task ON barred (task, job);
+
 -- How soon a job that was handed out by a rate starts.
 ALTER TABLE laned ADD COLUMN start_within INTEGER;
 

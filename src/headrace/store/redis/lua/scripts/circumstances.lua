@@ -4,7 +4,8 @@
 -- Answers  {}, or {now, what find.lua says about it, {id, digit of its state, ...} of some jobs that it waits for, how many these
 --          are, when and by whom its queue was paused, limit of its queue, {id, worker, ...} of some jobs that run in a queue with
 --          a limit, how many these are, what `lane` answers, how many of its lane are before it or -1, {names of workers that could run it},
---          when it fails if it still waits then, or ''}
+--          when it fails if it still waits then, or '', {since when, by whom, why} as msgpack if its task is blocked, or '', and how
+--          many jobs wait because of that}
 --@include admission find queues sessions
 
 check_format(call('HGET', META, 'format'))
@@ -62,8 +63,9 @@ local function queue_running()
   return answer
 end
 
+local task = barring.task_of(job)
+
 local function listeners()
-  local _, task = unpack_from('>Hc0Hc0', job.put)
   local names = {}
   for _, id in ipairs(call('ZRANGE', SESSIONS, 0, 999)) do
     local session = queues.is_served_by(id, job.queue, task)
@@ -80,10 +82,10 @@ if lane and job.state == BLOCKED then
   ahead = call('ZRANK', lane.line, member) or -1
 end
 local unmet, number = waits_for()
-local expires = expiring.at(job)
+local expires, block_ = expiring.at(job), barring.about(task)
 return {
   string.format('%.0f', now), describe(job), unmet, number, said.paused or '', said.limit or -1, queue_running(),
   said.limit and queues.running(job.queue) or 0,
   lane and lanes.describe(lanes.name(job.queue, more_of(job).lane.key)) or {}, ahead, listeners(),
-  expires and string.format('%.0f', expires) or '',
+  expires and string.format('%.0f', expires) or '', block_, barring.number(task),
 }

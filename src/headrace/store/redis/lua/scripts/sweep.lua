@@ -1,4 +1,5 @@
--- sweep: bounded upkeep. Ends expired sessions, fails jobs that have not started in time, purges what retention has given up, forgets old watchers and empty lanes.
+-- sweep: bounded upkeep. Ends expired sessions, fails jobs that have not started in time, brings back those whose
+-- task is no longer blocked, purges what retention has given up, forgets old watchers and empty lanes.
 --
 -- ARGV[2..4]  milliseconds to keep done jobs, failed and cancelled ones, and how many done ones, in place of what the settings
 --             say; each may be empty or left out
@@ -26,6 +27,7 @@ end
 --@include sweep
 
 sweep.expired()
+sweep.lifted()
 sweep.sessions(total, set_back)
 sweep.ended(tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]))
 sweep.relations_and_lanes()

@@ -1,0 +1,78 @@
+"""`headrace block` and `headrace unblock`: tasks that no worker runs for a while."""
+
+from __future__ import annotations
+
+import click
+
+from headrace.cli import visible
+from headrace.cli.options import existing_app, json_option, store_options
+from headrace.cli.output import show_json, show_table
+from headrace.ops import blocks
+from headrace.ops.documents import document, epoch_ms
+from headrace.values.text import ago, now_ms
+
+
+@click.command("block")
+@click.argument("task", required=False)
+@click.option("--reason", default="", help="Why, for those who ask.")
+@click.option("--by", default=None, help="Who blocks it. [default: $HEADRACE_OPERATOR, or your user and machine]")
+@store_options
+@json_option
+def block_command(
+    task: str | None, reason: str, by: str | None, store: str | None, app_path: str | None, as_json: bool
+) -> None:
+    """Keep the jobs of a task from running, on all workers; or list such tasks.
+
+    A job that a worker meets in line becomes blocked, and the worker goes on behind it. What runs goes on. The jobs
+    come back with 'headrace unblock', in line where they were. Without TASK: list what is blocked. JOBS are those that
+    have been met so far.
+
+    \b
+    Examples:
+      headrace block shop.mail:send --reason 'It sends everything twice.'
+      headrace block
+    """
+    if task is None and (reason or by is not None):
+        raise click.UsageError("Which task? Write: headrace block TASK --reason ...")
+    with existing_app(store, app_path) as app:
+        if task is None:
+            _show(blocks.blocks(app), as_json)
+            return
+        change = blocks.block(app, task, reason, by)
+    if as_json:
+        show_json(document(change))
+    else:
+        again = f"{task} was blocked already. Its reason is the new one."
+        click.echo(visible(f"{task} is blocked." if change.changed else again))
+
+
+@click.command("unblock")
+@click.argument("task")
+@store_options
+@json_option
+def unblock_command(task: str, store: str | None, app_path: str | None, as_json: bool) -> None:
+    """Let the jobs of a blocked task run again.
+
+    Those that were kept back are in line where they were, with the time at which they were due.
+
+    \b
+    Example:
+      headrace unblock shop.mail:send
+    """
+    with existing_app(store, app_path) as app:
+        change = blocks.unblock(app, task)
+    if as_json:
+        show_json(document(change))
+    else:
+        click.echo(visible(f"{task} is no longer blocked." if change.changed else f"{task} was not blocked."))
+
+
+def _show(found: list[blocks.BlockedTask], as_json: bool) -> None:
+    if as_json:
+        show_json({"blocked": [document(block) for block in found]})
+    elif not found:
+        click.echo("No tasks are blocked.")
+    else:
+        now = now_ms()
+        rows = [(each.task, f"{each.jobs:,}", ago(epoch_ms(each.since), now), each.by, each.reason) for each in found]
+        show_table(("task", "jobs", "since", "by", "reason"), rows, whole="jobs since", numbers="jobs", folds="reason")
