@@ -60,6 +60,7 @@ MEANING = {
     Facet.QUEUES: "queues are paused and limited, and named by patterns",
     Facet.BLOCKS: "tasks are blocked for all workers",
     Facet.EDIT: "waiting jobs are changed, running ones taken back",
+    Facet.OUTSIDE: "`job.log(...)`, `job.update(...)`: what others add to a job, in any state",
     Facet.TAGS: "tags, tracked jobs, search",
     Facet.STATISTICS: "statistics by day, failures by group",
     Facet.THROUGHPUT: "how many jobs of a queue come and go per second",

@@ -7,15 +7,18 @@ from collections.abc import Collection, Generator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
-from headrace.errors import ConfigurationError, JobCancelled, JobFailed, JobNotFound, NotCommitted, ResultGone, Timeout
-from headrace.options import CARRIED, decode_overrides, editable, edited_fields, ids_of, named_in_text
+from headrace.editing import edit_of
+from headrace.errors import JobCancelled, JobFailed, JobNotFound, NotCommitted, ResultGone, Timeout
+from headrace.options import decode_overrides, ids_of, named_in_text
+from headrace.outside import Change, change_of, log_course, update_course
 from headrace.records import HistoryRecord, NewJob, Snapshot, State
 from headrace.store.contract import Operation
-from headrace.store.facets import Edit, Editing, Relations, Tags, facet
+from headrace.store.courses import Course, arun_course, run_course
+from headrace.store.facets import Editing, Relations, Tags, facet
 from headrace.store.settings import retention_of
 from headrace.transactions import arequire_known, require_known
-from headrace.values.codec import ErrorText, decode_error, decode_value, encode_value
-from headrace.values.durations import Duration, Instant, as_datetime, moment, seconds
+from headrace.values.codec import ErrorText, decode_error, decode_value
+from headrace.values.durations import Duration, Instant, as_datetime, seconds
 from headrace.values.names import check_queue, check_tags
 from headrace.values.text import length
 
@@ -149,7 +152,7 @@ class Job(Generic[R_co]):
 
     @property
     def data(self) -> Any:
-        """What the run last said with `current().update(data)`."""
+        """What its runs left with `current().update(data)`, and others with `update`."""
         return decode_value(self.snapshot.data)
 
     @property
@@ -331,6 +334,41 @@ class Job(Generic[R_co]):
         self._snapshot = self._state = None
         return facet(self.app.store, Tags).track([self.id], on)
 
+    def log(self, line: str) -> bool:
+        """Add a line to its history, in whatever state it is. False if it is gone."""
+        return run_course(self.app.store, log_course(self.app, [self.id], line))[0]
+
+    async def alog(self, line: str) -> bool:
+        """The same, from async code."""
+        return (await arun_course(self.app.store, log_course(self.app, [self.id], line)))[0]
+
+    def update(self, change: Change | None = None, /, **changes: Any) -> bool:
+        """Change its data, in whatever state it is. False if it is gone.
+
+        `update(key=value)` sets keys of an object. `update(function)` takes any data: the function gets the old data
+        (None: none) and returns the new; it is called again if the data changes meanwhile, so that no change is lost. A
+        run sees the new data from its next renewal on.
+
+        >>> from headrace import Headrace
+        >>> app = Headrace("sqlite:///:memory:")
+        >>> @app.task
+        ... def send() -> None: ...
+        >>> job = send.enqueue()
+        >>> job.update(approved=True), job.update(lambda data: {**data, "by": "ada"})
+        (True, True)
+        >>> job.data
+        {'approved': True, 'by': 'ada'}
+        """
+        return run_course(self.app.store, self._update(change, changes))
+
+    async def aupdate(self, change: Change | None = None, /, **changes: Any) -> bool:
+        """The same, from async code."""
+        return await arun_course(self.app.store, self._update(change, changes))
+
+    def _update(self, change: Change | None, changes: Mapping[str, Any]) -> Course[bool]:
+        self._snapshot = self._state = None
+        return update_course(self.app, self.id, change_of(change, changes))
+
     # -- changing --
 
     def edit(
@@ -360,7 +398,7 @@ class Job(Generic[R_co]):
         >>> job.refresh().state
         <State.SCHEDULED: 'scheduled'>
         """
-        change = self.change(queue, priority, run_after, headers, expires, data, args, kwargs)
+        change = edit_of(self, queue, priority, run_after, headers, expires, data, args, kwargs)
         return self.app.store.run(facet(self.app.store, Editing).edit([self.id], change))[0]
 
     async def aedit(
@@ -378,47 +416,8 @@ class Job(Generic[R_co]):
         """The same, from async code."""
         if self._snapshot is None and any(value is not None for value in (args, kwargs, headers)):
             await self.arefresh()
-        change = self.change(queue, priority, run_after, headers, expires, data, args, kwargs)
+        change = edit_of(self, queue, priority, run_after, headers, expires, data, args, kwargs)
         return (await self.app.store.arun(facet(self.app.store, Editing).edit([self.id], change)))[0]
-
-    def change(
-        self,
-        queue: str | None = None,
-        priority: int | None = None,
-        run_after: Instant | None = None,
-        headers: Mapping[str, str] | None = None,
-        expires: Instant | None = None,
-        data: Any = ...,
-        args: Sequence[Any] | None = None,
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Edit:
-        """What `edit` would ask the store for: everything that can be wrong with it is said here."""
-        app = self.app
-        facet(app.store, Editing)
-        run_at, delay = None, None
-        if run_after is not None:
-            run_at, delay = moment(run_after, app.zone, "run_after", app.clock.now())
-        given = {"queue": queue, "priority": priority, "headers": headers, "expires": expires}
-        said = {name: value for name, value in given.items() if value is not None}
-        before = self.snapshot.options if set(said) & set(CARRIED) else None
-        change = Edit(
-            **edited_fields("edit()", said, editable("job"), before),
-            run_at=run_at,
-            delay=delay,
-            data=None if data is ... else encode_value("data", data, app.payload_limit),
-            body=None if args is None and kwargs is None else self._body(args or (), kwargs or {}),
-        )
-        if change == Edit():
-            raise ConfigurationError(
-                "edit() changes nothing: say queue=, priority=, run_after=, headers=, expires=, data= or args=."
-            )
-        return change
-
-    def _body(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
-        task = self.app.tasks.get(self.task)
-        if task is None:
-            raise ConfigurationError(f"The app has no task {self.task!r}, so nobody can tell its arguments.")
-        return task.arguments.encode(tuple(args), dict(kwargs), self.app.payload_limit)
 
     def depend(self, *, add: Sequence[Job[Any] | str] = (), remove: Sequence[Job[Any] | str] = ()) -> bool:
         """Change which jobs it comes after. False: it is not waiting (any more). Raises `DependencyCycle`."""

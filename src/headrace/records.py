@@ -233,6 +233,8 @@ class Outcome(Struct, kw_only=True, gc=False):
     body: bytes | None = None
     data: bytes | None = None
     """New data, or None to leave it as it is."""
+    base: bytes | None = None
+    """The data that `data` is a change of, b"" for none. None: it replaces what is there, whatever that is."""
     result: bytes | None = None
     error: bytes | None = None
     group: str | None = None
@@ -255,6 +257,8 @@ class Verdict(IntEnum):
     """The lease is no longer ours: nothing was changed."""
     LATER = 3
     """Not now (a peer holds the entry for an instant): send it again shortly."""
+    CHANGED = 4
+    """The job's data is not `Outcome.base` any more: nothing was changed, and the lease is still held."""
 
 
 class ExchangeReply(Struct, frozen=True, gc=False):
@@ -281,6 +285,8 @@ class Report(Struct, kw_only=True, gc=False):
     id: str
     progress: tuple[float, float] | None = None
     data: bytes | None = None
+    base: bytes | None = None
+    """The data that `data` is a change of, as in `Outcome`."""
     log: Sequence[tuple[int, str]] = ()
     """Lines with the time they were written, on the worker's steady clock."""
 
@@ -332,6 +338,8 @@ class Renewal(Struct, frozen=True, gc=False):
     """Where leases live in jobs: when the first of those that were renewed ends unless it is renewed again."""
     strays: Sequence[tuple[Ref, Token, str]] = ()
     """Leases (ref, token, id) that the store knows of and the worker does not: the store has gone back in time."""
+    data: dict[str, bytes] = {}
+    """By job id, the data of those leases whose jobs were updated from outside since they were handed out."""
 
 
 class HistoryRecord(Struct, frozen=True, gc=False):

@@ -40,7 +40,7 @@ WITHOUT_IO: dict[type, set[str]] = {
     Worker: set(),
     # What a handle shows is what the last look has found: `arefresh` looks from async code.
     Job: {
-        "attempts", "change", "crashes", "data", "headers", "progress", "queue", "returned", "run_after", "saw",
+        "attempts", "crashes", "data", "headers", "progress", "queue", "returned", "run_after", "saw",
         "snapshot", "state", "tags", "task", "tracked",
     },
     # What a run says goes to the pump of its process, which tells the store.

@@ -22,7 +22,7 @@ COMMANDS = (
     "jobs --worker w", "job ID", "why ID", "peek default", "events --json", "top --once", "top --plain", "workers",
     "failures", "stats", "tags", "schedules", "settings", "settings jobs-history 1d", "doctor", "health",
     "cancel ID", "delete ID", "revive ID", "edit ID --priority 5", "take-back ID", "requeue ID",
-    "purge --state done --yes",    "tag ID --add blue", "track ID",
+    "purge --state done --yes", "tag ID --add blue", "track ID", "log ID text", "update ID a=1",
 )  # fmt: skip
 
 

@@ -22,7 +22,7 @@ from headrace.records import (
     Take,
     Verdict,
 )
-from headrace.store.contract import Store, Waiter
+from headrace.store.contract import Reported, Store, Waiter
 from headrace.values.clock import Clock
 from headrace.values.codec import decode_error
 
@@ -138,7 +138,7 @@ class Worker:
         assert self.settle(lease, kind, **fields) is Verdict.OK
         return lease
 
-    def report(self, *reports: Report, number: int | None = None) -> list[bool]:
+    def report(self, *reports: Report, number: int | None = None) -> list[Reported]:
         if number is None:
             number = self.number = self.number + 1
         return self.store.run(self.store.report(self.id, number, reports, steady=self.clock.steady()))

@@ -68,6 +68,7 @@ MODULES: dict[str, Claim] = {
     "test_lanes": Facet.LANES,
     "test_mutants": NATIVE,
     "test_needed": Facet.RETENTION,
+    "test_outside": Facet.OUTSIDE,
     "test_priority_and_order": CORE,
     "test_queues": Facet.QUEUES,
     "test_rates": Facet.LANES,

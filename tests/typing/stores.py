@@ -25,6 +25,7 @@ from headrace.store.facets import (
     Statistics,
     Tags,
 )
+from headrace.store.outside import Outside
 from headrace.store.redis.store import RedisStore
 from headrace.store.sqlite.store import SqliteStore
 from headrace.store.throughput import Measuring
@@ -40,6 +41,7 @@ def sqlite(
     Blocking,
     Lanes,
     Editing,
+    Outside,
     Tags,
     Statistics,
     Measuring,
@@ -48,7 +50,7 @@ def sqlite(
     Explaining,
     Sql,
 ]:
-    return s, s, s, s, s, s, s, s, s, s, s, s, s, s
+    return s, s, s, s, s, s, s, s, s, s, s, s, s, s, s
 
 
 def redis(
@@ -61,6 +63,7 @@ def redis(
     Blocking,
     Lanes,
     Editing,
+    Outside,
     Tags,
     Statistics,
     Measuring,
@@ -68,7 +71,7 @@ def redis(
     Events,
     Explaining,
 ]:
-    return s, s, s, s, s, s, s, s, s, s, s, s, s
+    return s, s, s, s, s, s, s, s, s, s, s, s, s, s
 
 
 def qless(

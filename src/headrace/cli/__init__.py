@@ -46,6 +46,8 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "unblock": ("blocks", "Let the jobs of a blocked task run again."),
         "purge": ("purge", "Delete finished jobs."),
         "drain": ("drain", "Move the jobs that wait to another store."),
+        "log": ("outside", "Add a line to the history of a job."),
+        "update": ("outside", "Change the data of a job."),
         "tag": ("tags", "Add or remove tags."),
         "track": ("tags", "Track jobs."),
         "untrack": ("tags", "Stop tracking jobs."),

@@ -37,7 +37,7 @@ from headrace.records import (
     Take,
     Token,
 )
-from headrace.store.contract import Custody, Durability, Facet, Guard, NoGuard, Operation, Waiter
+from headrace.store.contract import Custody, Durability, Facet, Guard, NoGuard, Operation, Reported, Waiter
 from headrace.store.urls import HiddenUrl, shown_url
 from headrace.store.wakeup import Pokes
 
@@ -180,7 +180,7 @@ class Exchanges(Protocol[S_contra]):
 
     def exchange(self, session: S_contra, number: int, outcomes: Sequence[Outcome], take: Take | None) -> Any: ...
 
-    def report(self, session: S_contra, number: int, reports: Sequence[Report]) -> list[bool]: ...
+    def report(self, session: S_contra, number: int, reports: Sequence[Report]) -> list[Reported]: ...
 
     def renew(self, session: S_contra, held: Sequence[tuple[Ref, Token, str]]) -> Any: ...
 
@@ -201,7 +201,9 @@ class OwnerlessStore(DialectStore, Generic[S]):
     def _exchange(self, session: str, number: int, outcomes: Sequence[Outcome], take: Take | None, *_: object) -> Any:
         return self.work(lambda: self.exchanges.exchange(self.book.get(session), number, outcomes, take))
 
-    def report(self, session: str, number: int, reports: Sequence[Report], *, steady: int = 0) -> Operation[list[bool]]:
+    def report(
+        self, session: str, number: int, reports: Sequence[Report], *, steady: int = 0
+    ) -> Operation[list[Reported]]:
         return self.known(lambda: self.exchanges.report(self.book.get(session), number, reports))
 
     def _renew(self, session: str, held: Sequence[tuple[Ref, Token, str]], *_: object) -> Operation[Renewal]:

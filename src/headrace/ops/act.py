@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import compress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from headrace import outside
 from headrace.errors import ConfigurationError, StillNeeded
 from headrace.ops import audit
 from headrace.ops.forms import forms
@@ -16,8 +17,9 @@ from headrace.ops.look import controls_course
 from headrace.ops.selection import Selection
 from headrace.records import Counts, Filter, Page, Snapshot, State
 from headrace.store import Store, damaged
+from headrace.store.contract import Migrating
 from headrace.store.courses import Course, ask
-from headrace.store.facets import Editing, Migrating, Queues, Tags, facet
+from headrace.store.facets import Editing, Queues, Tags, facet
 from headrace.store.limits import DEPENDENCY
 from headrace.store.paging import PAGE, PASSES, following, whole_page_course
 from headrace.values.names import check_queue, check_tags
@@ -288,6 +290,33 @@ def track_course(app: Headrace, ids: Sequence[str], on: bool = True) -> Course[l
 
 
 track, atrack = forms(track_course)
+
+
+# -- what is added from outside ---------------------------------------------------------------------------
+
+
+def log_course(app: Headrace, ids: Sequence[str], line: str) -> Course[list[Acted]]:
+    """Add a line to the histories of jobs."""
+    known = yield from outside.log_course(app, ids, line)
+    yield from audit.note(app.store, "log", list(compress(ids, known)))
+    return _named(ids, known, "logged")
+
+
+log, alog = forms(log_course)
+
+
+def update_course(
+    app: Headrace, ids: Sequence[str], changes: Mapping[str, Any], remove: Collection[str] = ()
+) -> Course[list[Acted]]:
+    """Set and remove keys of the data of jobs, each job by itself."""
+    change, known = outside.setting(changes, remove), list[bool]()
+    for job_id in ids:
+        known += [(yield from outside.update_course(app, job_id, change))]
+    yield from audit.note(app.store, "update", list(compress(ids, known)))
+    return _named(ids, known, "updated")
+
+
+update, aupdate = forms(update_course)
 
 
 # -- queues ----------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from headrace.editing import edit_of
 from headrace.errors import ConfigurationError, DependencyCycle
 from headrace.job import Job
 from headrace.ops import audit
@@ -90,12 +91,12 @@ def _steps(store: Store, edits: Mapping[str, Edit] | None, wanted: JobEdit) -> I
 def _edits(app: Headrace, ids: Sequence[str], wanted: JobEdit) -> Course[dict[str, Edit] | None]:
     """What is to change in each job, checked. Nothing for one that is not there; None: nothing in any."""
     if wanted.arguments is None and not set(wanted.changes) & set(CARRIED):
-        return dict.fromkeys(ids, Job(app, "").change(**wanted.changes)) if wanted.changes else None
+        return dict.fromkeys(ids, edit_of(Job(app, ""), **wanted.changes)) if wanted.changes else None
     found: list[Snapshot | None] = yield app.store.get(ids)
     edits = {}
     for job in filter(None, found):
         args, kwargs = (None, None) if wanted.arguments is None else wanted.arguments(job.task)
-        edits[job.id] = Job[Any](app, job.id, snapshot=job).change(**wanted.changes, args=args, kwargs=kwargs)
+        edits[job.id] = edit_of(Job(app, job.id, snapshot=job), **wanted.changes, args=args, kwargs=kwargs)
     return edits
 
 

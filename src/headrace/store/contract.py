@@ -16,7 +16,7 @@ them into times.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from headrace.records import (
@@ -69,6 +69,8 @@ class Facet(StrEnum):
     BLOCKS = "block list"
     """Tasks that can be blocked for all workers."""
     EDIT = "edit"
+    OUTSIDE = "outside"
+    """Log lines and data that others add to a job, in whatever state it is."""
     TAGS = "tags"
     STATISTICS = "statistics"
     THROUGHPUT = "in and out rates"
@@ -100,6 +102,12 @@ class Durability(StrEnum):
     """Death of any process, the store's own included."""
     HOST = "host"
     """Power loss and kernel crash, too."""
+
+
+class Reported(IntEnum):
+    """The answer to a report. `CHANGED`: all but the data was recorded, as the job's data is not `base` any more."""
+
+    LOST, OK, CHANGED = range(3)
 
 
 class Operation(Generic[T]):
@@ -256,8 +264,10 @@ class Store(Protocol):
         started since. A settle with a stale token changes nothing and says so.
         """
 
-    def report(self, session: str, number: int, reports: Sequence[Report], *, steady: int = 0) -> Operation[list[bool]]:
-        """Progress, data and log lines of running jobs. True: recorded; False: the lease is gone."""
+    def report(
+        self, session: str, number: int, reports: Sequence[Report], *, steady: int = 0
+    ) -> Operation[list[Reported]]:
+        """Progress, data and log lines of running jobs."""
 
     def renew(
         self,
@@ -267,7 +277,7 @@ class Store(Protocol):
         started: Sequence[Ref] = (),
         complete: int | None = None,
     ) -> Operation[Renewal]:
-        """Keep the session alive, and learn which of the held leases (ref, token, id) are lost or cancelled.
+        """Keep the session alive, and learn which of the held leases (ref, token, id) are lost, cancelled or updated.
 
         Says so again and again until they are settled. `complete`: these were all that the session held after its
         request of this number; the answer tells what else it holds, as far as the store knows (`Renewal.strays`).
@@ -310,3 +320,11 @@ class Custodian(Protocol):
 
     def inherit(self, session: str, held: Mapping[Ref, Sequence[Any]]) -> None:
         """What a process that died had written down is its session's, for `close_session` to give back."""
+
+
+@runtime_checkable
+class Migrating(Protocol):
+    """A store whose format does not change by itself when it is opened."""
+
+    def migrate(self) -> Operation[bool]:
+        """Bring it to the format of this version; whether there was something to do."""

@@ -15,22 +15,12 @@ from headrace.errors import Unsupported
 from headrace.records import Expiry, Lane, NewJob, Put, Ref, ScheduleRecord, Snapshot, State, Tick, Token
 from headrace.store.blocking import Block, Blocking
 from headrace.store.contract import Facet, Operation, Store, Waiter
+from headrace.store.outside import Outside
 from headrace.store.throughput import Measuring
 from headrace.store.urls import shown_url
 from headrace.values.durations import LATEST
 
 F = TypeVar("F")
-
-
-# -- formats ------------------------------------------------------------------------------------------
-
-
-@runtime_checkable
-class Migrating(Protocol):
-    """What a store offers whose format does not change by itself when it is opened."""
-
-    def migrate(self) -> Operation[bool]:
-        """Bring it to the format of this version; whether there was something to do."""
 
 
 # -- transactions of callers --------------------------------------------------------------------------
@@ -453,6 +443,7 @@ _FACETS: dict[type, Facet] = {
     Blocking: Facet.BLOCKS,
     Lanes: Facet.LANES,
     Editing: Facet.EDIT,
+    Outside: Facet.OUTSIDE,
     Tags: Facet.TAGS,
     Statistics: Facet.STATISTICS,
     Measuring: Facet.THROUGHPUT,
@@ -474,6 +465,7 @@ _LACKS = {
     Facet.MOVE: "way to move jobs to other queues",
     Facet.RELATIONS: "dependencies between jobs",
     Facet.EDIT: "way to change jobs that wait or run",
+    Facet.OUTSIDE: "way to add to a job from outside",
     Facet.WHY: "way to tell why a job waits",
     Facet.SQL: "SQL",
     Facet.CHOSEN_IDS: "ids that callers choose",

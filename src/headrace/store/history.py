@@ -16,12 +16,12 @@ def complete_history(job: Snapshot, recorded: Iterable[HistoryRecord], most: int
     """What happened to a job, oldest first: how it began, and of the rest the newest, `most` lines in all.
 
     Of the last run and of the end there are lines only if more is to be told than the job itself says: if no run came
-    to this end, or if there is a note. The last line is the end then.
+    to this end, or if there is a note, or something was added later. The last line is the end then, but for that.
     """
     events = [HistoryRecord(job.created, "created")]
     for event in recorded:
         events.insert(_before_its_lines(events) if event.what == "started" else len(events), event)
-    ended = job.state.final and events[-1].what != job.state.value
+    ended = job.state.final and next(e.what for e in reversed(events) if not _is_from_outside(e)) != job.state.value
     if job.started is not None and (ended or job.state is State.RUNNING):
         # In the order of what happened, not of the clock, which may have been set back.
         events.insert(_before_its_lines(events), HistoryRecord(job.started, "started", "", job.worker))
@@ -31,10 +31,15 @@ def complete_history(job: Snapshot, recorded: Iterable[HistoryRecord], most: int
     return [events[0], *events[1:][1 - most :]]
 
 
+def _is_from_outside(event: HistoryRecord) -> bool:
+    """A line that was added while no worker had the job."""
+    return event.what == "log" and not event.worker
+
+
 def _before_its_lines(events: list[HistoryRecord]) -> int:
     """Where the start of a run belongs: it is recorded when the run ends, after the lines that the run wrote."""
     place = len(events)
-    while events[place - 1].what == "log":
+    while events[place - 1].what == "log" and events[place - 1].worker:
         place -= 1
     return place
 

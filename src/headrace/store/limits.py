@@ -34,6 +34,8 @@ TOO_MANY_BLOCKS = f"{MOST_BLOCKS:,} tasks are blocked, which is the most. To kee
 NOT_STARTED = "It had not started when it expired."
 MOST_STRAYS = 100
 """How many leases that its worker does not know one renewal tells of."""
+UPDATES_TOLD = 25
+"""Of how many jobs one renewal tells the data that others have changed: a megabyte each, perhaps. Each has its turn."""
 SHOWN = 10
 """How many jobs are named, at most, where somebody asks why one does not run."""
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from headrace.errors import HeadraceError, JobFailed
 from headrace.job import Job
-from headrace.records import Filter, Kind, Lease, Outcome, Take
-from headrace.store.contract import Waiter
+from headrace.records import Filter, Kind, Lease, Outcome, Take, Verdict
+from headrace.store.contract import Reported, Waiter
 from headrace.store.sqlite.store import SqliteStore
 from headrace.task import Task
 from headrace.testing.matching import call_text, expected_arguments, fits, what_is_there
@@ -21,7 +21,7 @@ from headrace.values.durations import Duration, as_datetime, milliseconds
 from headrace.worker.context import Context
 from headrace.worker.embedded import default_queues
 from headrace.worker.identity import introduce
-from headrace.worker.outcomes import put_off
+from headrace.worker.outcomes import put_off, rebase
 from headrace.worker.reconcile import reconcile
 from headrace.worker.resources import Resources
 from headrace.worker.run import Run, perform, perform_async
@@ -216,7 +216,16 @@ class Testing:
 
     def _settle(self, outcome: Outcome) -> None:
         store = self._open_store
-        store.run(store.exchange(self._session, next(self._numbers), [outcome], steady=self.steady()))
+        while True:
+            reply = store.run(store.exchange(self._session, next(self._numbers), [outcome], steady=self.steady()))
+            if Verdict.CHANGED not in reply.verdicts:
+                return
+            rebase(outcome, self._data(outcome.id))
+
+    def _data(self, job_id: str) -> bytes | None:
+        store = self._open_store
+        (job,) = store.run(store.get([job_id]))
+        return None if job is None else job.data
 
     def _remember(self, context: Context, error: BaseException) -> None:
         self._raised = error
@@ -237,13 +246,22 @@ class Testing:
 
     def spoke(self, run: Run) -> None:
         """Progress, data and log lines are in the store at once."""
-        store = self._open_store
-        assert run.said is not None
-        report = run.said.take(run.lease)
-        store.run(store.report(self._session, next(self._numbers), [report], steady=self.steady()))
+        store, said = self._open_store, run.speaking
+        while True:
+            report = said.take(run.lease)
+            number = next(self._numbers)
+            (answer,) = store.run(store.report(self._session, number, [report], steady=self.steady()))
+            if answer is not Reported.CHANGED:
+                return said.recorded(report)
+            said.hear(self._data(run.id))
 
     def heard(self, run: Run) -> None:
         """A sign of life; nobody doubts it here."""
+
+    def look(self, run: Run) -> bytes | None:
+        """The data is always as it is in the store."""
+        run.speaking.hear(self._data(run.id))
+        return run.speaking.look()
 
     # -- looking --
 

@@ -427,6 +427,11 @@ def clean(text: str, longest: int = LONGEST_TEXT) -> str:
     return f"{text[:half]}\n… {len(text) - 2 * half:,} characters left out …\n{text[-half:]}"
 
 
+def log_line(line: object) -> str:
+    """A line of a job's log as every store keeps it."""
+    return clean(str(line)[:2000])
+
+
 def encode_error(error: ErrorText) -> bytes:
     return _encoder.encode(error)
 

@@ -14,7 +14,7 @@ from headrace.signals import Cancelled
 from headrace.store.batches import thousands
 from headrace.store.contract import Operation
 from headrace.store.facets import transactional
-from headrace.values.codec import clean, decode_value, encode_value
+from headrace.values.codec import decode_value, encode_value, log_line
 from headrace.values.durations import as_datetime
 
 if TYPE_CHECKING:
@@ -91,9 +91,10 @@ class Context:
 
     @property
     def data(self) -> Any:
-        """What an earlier attempt, or this one, left with `update`."""
-        said = self._run.said
-        return decode_value(self._run.lease.data if said is None or said.data is None else said.data)
+        """What an earlier attempt, or this one, left with `update`; from the next renewal on with what others have
+        changed meanwhile (`job.update(...)`).
+        """
+        return decode_value(self._run.channel.look(self._run))
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -158,12 +159,16 @@ class Context:
         self.heartbeat()
 
     def update(self, data: Any) -> None:
-        """Leave data for others to see and for the next attempt to find."""
+        """Leave data for others to see and for the next attempt to find.
+
+        It replaces what this run has seen. If others have changed the data since (`job.update(...)`), the keys that
+        this run has changed are changed in theirs.
+        """
         self._run.say(data=encode_value("data", data, self._run.channel.payload_limit))
 
     def log(self, line: str) -> None:
         """Add a line to the job's history."""
-        self._run.say(lines=[clean(str(line)[:2000])])
+        self._run.say(lines=[log_line(line)])
 
     def heartbeat(self) -> datetime | None:
         """Say that the job is alive: needed for tasks with `heartbeat=`. Raises `Cancelled` when it should stop.

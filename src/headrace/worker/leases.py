@@ -18,7 +18,7 @@ from headrace.store.contract import Waiter
 from headrace.task import Task
 from headrace.worker.deadlines import Deadlines
 from headrace.worker.ledger import Ledger
-from headrace.worker.outcomes import put_off, quarantine, release
+from headrace.worker.outcomes import put_off, quarantine, rebase, release
 from headrace.worker.run import Channel, Run
 from headrace.worker.session import Session
 
@@ -369,7 +369,17 @@ class Leases:
                 log.warning("job %s: its lease was lost; the outcome does not count", outcome.id)
             elif verdict is Verdict.LATER:
                 self.outcomes.append(outcome)
+        if Verdict.CHANGED in verdicts:
+            self._rebase([one for one, verdict in zip(outcomes, verdicts, strict=True) if verdict is Verdict.CHANGED])
         return Verdict.LATER not in verdicts
+
+    def _rebase(self, outcomes: Sequence[Outcome]) -> None:
+        """Others have changed the data of these jobs: what their runs have changed goes on top of it."""
+        session = self._session
+        found = session.insist(session.store.get([outcome.id for outcome in outcomes]))
+        for outcome, job in zip(outcomes, found, strict=True):
+            rebase(outcome, None if job is None else job.data)
+        self.outcomes.extend(outcomes)
 
     def take_outcomes(self, most: int) -> list[Outcome]:
         return [self.outcomes.popleft() for _ in range(min(len(self.outcomes), most))]

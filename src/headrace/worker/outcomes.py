@@ -17,6 +17,7 @@ from headrace.task import Task
 from headrace.traffic import as_test, is_test
 from headrace.values.codec import ErrorText, clean, describe_error, encode_error, encode_value
 from headrace.values.durations import milliseconds, moment
+from headrace.values.merging import merged
 
 if TYPE_CHECKING:
     from headrace.worker.run import Run
@@ -225,7 +226,15 @@ def _obey(run: Run, task: Task[Any, Any], signal: Signal) -> Outcome:
     else:
         return failed(run, task, _group(signal), signal)
     outcome.data = encoded
+    outcome.base = None if encoded is None else run.speaking.seen or b""
     return outcome
+
+
+def rebase(outcome: Outcome, data: bytes | None) -> None:
+    """Others have changed the job's data to this: what the run has changed is changed in it."""
+    assert outcome.data is not None
+    outcome.data = merged(outcome.base or None, outcome.data, data)
+    outcome.base = data or b""
 
 
 def _wait(run: Run, task: Task[Any, Any], signal: WaitFor) -> Outcome:

@@ -102,6 +102,9 @@ class Renewals:
             for job_id in ids:
                 if job_id in runs:
                     self._take_away(runs[job_id], reason)
+        for job_id, data in renewal.data.items():
+            if job_id in runs:  # (or it has ended)
+                runs[job_id].speaking.hear(data)
         for ref, token, job_id in renewal.strays:
             log.warning("job %s is not held here, though the store says so: was it set back? It is given back", job_id)
             self._leases.outcomes.append(Outcome(ref=ref, token=token, id=job_id, kind=Kind.RELEASED, note=STRAY))

@@ -5,11 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from headrace import crashpoints
 from headrace.records import Lease, Report
+from headrace.store.contract import Reported
+from headrace.values.merging import merged
 
 if TYPE_CHECKING:
     from headrace.worker.leases import Leases
@@ -26,20 +28,54 @@ _lock = threading.Lock()
 
 
 class Said:
-    """What one run has said. Safe to use from any thread."""
+    """What one run has said, and what it has heard of its job's data. Safe to use from any thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, data: bytes | None) -> None:
         self.progress: tuple[float, float] | None = None
-        self.data: bytes | None = None
         self.unsent = False
         self._lines: deque[tuple[int, str]] | None = None
+        self._stored = data
+        """The data that the store has, as far as is known here."""
+        self._own: bytes | None = None
+        """What the run has made of it, until the store has recorded that."""
+        self.seen = data
+        """What the task has read or written last: what it says next is a change of that."""
 
-    def add(
-        self, progress: tuple[float, float] | None, data: bytes | None, lines: Iterable[tuple[int, str]] = ()
-    ) -> bool:
+    @property
+    def data(self) -> bytes | None:
+        """The job's data, with what the run has made of it."""
+        return self._stored if self._own is None else self._own
+
+    def look(self) -> bytes | None:
+        """The same for the task, which has seen it then."""
+        with _lock:
+            self.seen = self.data
+            return self.seen
+
+    def change(self, data: bytes, base: bytes | None = None) -> None:
+        """The task has made this of `base` (b"": of nothing), or of what it has seen."""
+        with _lock:
+            base = self.seen if base is None else base or None
+            self._own = merged(base, data, self.data)
+            self.seen = data
+
+    def hear(self, data: bytes | None) -> None:
+        """The store has this data: what the run has changed since is changed in it."""
+        with _lock:
+            if self._own is not None:
+                self._own = merged(self._stored, self._own, data)
+            self._stored = data
+
+    def recorded(self, report: Report) -> None:
+        """The store has what was taken with this report."""
+        with _lock:
+            if report.data is not None:
+                self._stored = report.data
+                self._own = None if self._own is report.data else self._own
+
+    def add(self, progress: tuple[float, float] | None, lines: Iterable[tuple[int, str]] = ()) -> bool:
         """False: it will go out with what was said before."""
         self.progress = progress or self.progress
-        self.data = data or self.data
         if lines:
             with _lock:
                 if self._lines is None:
@@ -49,16 +85,18 @@ class Said:
         return not unsent
 
     def take(self, lease: Lease) -> Report:
-        """The latest progress and data, and the lines since the last time."""
+        """The latest progress, and the data and lines that the store does not have."""
         self.unsent = False
         with _lock:
             lines, self._lines = self._lines, None
+            data, base = self._own, self._stored
         return Report(
             ref=lease.ref,
             token=lease.token,
             id=lease.id,
             progress=self.progress,
-            data=self.data,
+            data=data,
+            base=None if data is None else base or b"",
             log=() if lines is None else tuple(lines),
         )
 
@@ -83,6 +121,10 @@ class Reports:
         """A run has given a sign of life."""
         run.beat = self.steady()
 
+    def look(self, run: Run) -> bytes | None:
+        """The data of a run's job, for its task to see."""
+        return run.lease.data if run.said is None else run.said.look()
+
     @property
     def due_at(self) -> float:
         """When what waits may be sent, on the monotonic clock."""
@@ -92,15 +134,29 @@ class Reports:
         """Send what runs said: the latest of each."""
         self._sent_at = time.monotonic()
         runs = [self.waiting.popleft() for _ in range(len(self.waiting))]
-        reports = [run.said.take(run.lease) for run in runs if run.said is not None]
-        if reports:
-            if crashpoints.armed:
-                crashpoints.reach("report.before")
-            session = self._session
-            number = session.next_number()
-            session.insist(session.store.report(session.id, number, reports, steady=self.steady()))
-            if crashpoints.armed:
-                crashpoints.reach("report.after")
+        while runs:
+            runs = self._send(runs)
+
+    def _send(self, runs: Sequence[Run]) -> list[Run]:
+        """Returns those that have to report again: others have changed the data of their jobs."""
+        if crashpoints.armed:
+            crashpoints.reach("report.before")
+        session = self._session
+        reports = [run.speaking.take(run.lease) for run in runs]
+        request = session.store.report(session.id, session.next_number(), reports, steady=self.steady())
+        answers, outdated = session.insist(request), []
+        for run, report, answer in zip(runs, reports, answers, strict=True):
+            if answer is Reported.CHANGED:
+                outdated.append(run)
+            else:
+                run.speaking.recorded(report)
+        if crashpoints.armed:
+            crashpoints.reach("report.after")
+        if outdated:
+            found = session.insist(session.store.get([run.id for run in outdated]))
+            for run, job in zip(outdated, found, strict=True):
+                run.speaking.hear(None if job is None else job.data)
+        return outdated
 
     def send_unsent(self) -> None:
         """What a run said comes before its outcome."""

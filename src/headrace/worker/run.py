@@ -51,6 +51,9 @@ class Channel(Protocol):
     def heard(self, run: Run) -> None:
         """A run has given a sign of life."""
 
+    def look(self, run: Run) -> bytes | None:
+        """The data of a run's job, for its task to see."""
+
 
 class Run:
     """A run of a job, as the worker knows it. What its task may touch of it is its `context`."""
@@ -146,12 +149,27 @@ class Run:
             return False  # the store knows, and goes by that when the run is settled
 
     def say(
-        self, *, progress: tuple[float, float] | None = None, data: bytes | None = None, lines: Sequence[str] = ()
+        self,
+        *,
+        progress: tuple[float, float] | None = None,
+        data: bytes | None = None,
+        base: bytes | None = None,
+        lines: Sequence[str] = (),
     ) -> None:
-        """Have the store hear of this, soon."""
-        said: Said = self.__dict__.setdefault("said", Said())  # at once: a job may speak from several threads
-        if said.add(progress, data, [(self.channel.steady(), line) for line in lines]):
+        """Have the store hear of this, soon. `base`: what the data is a change of, if not of what was seen here."""
+        said = self.speaking
+        if data is not None:
+            said.change(data, base)
+        if said.add(progress, [(self.channel.steady(), line) for line in lines]):
             self.channel.spoke(self)
+
+    @property
+    def speaking(self) -> Said:
+        """What it has said and heard, from now on."""
+        if self.said is None:
+            self.__dict__.setdefault("said", Said(self.lease.data))  # at once: a job may speak from several threads
+        assert self.said is not None
+        return self.said
 
     def stop(self, reason: str) -> None:
         """Make it stop, by whatever means its executor has."""

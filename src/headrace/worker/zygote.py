@@ -57,17 +57,28 @@ class Request(Struct, frozen=True):
 
 
 class Words(Struct, frozen=True):
-    """What a child says on the way: its pid first, then reports, then its outcome."""
+    """What a child says on the way: its pid first, then reports and questions, then its outcome."""
 
     pid: int | None = None
+    asks: bool = False
+    """It waits for `News`."""
     progress: tuple[float, float] | None = None
     data: bytes | None = None
+    base: bytes | None = None
+    """What the data is a change of."""
     log: tuple[str, ...] = ()
     outcome: Outcome | None = None
 
 
+class News(Struct, frozen=True):
+    """What a child is told that asks: its job's data."""
+
+    data: bytes | None
+
+
 decode_request = msgspec.msgpack.Decoder(Request).decode
 decode_words = msgspec.msgpack.Decoder(Words).decode
+decode_news = msgspec.msgpack.Decoder(News).decode
 
 
 def send(connection: socket.socket, message: Struct) -> None:
@@ -236,15 +247,27 @@ class Wire:
         self.steady = SystemClock().steady
 
     def spoke(self, run: Run) -> None:
-        assert run.said is not None
-        report = run.said.take(run.lease)
-        lines = tuple(line for _, line in report.log)
+        said = run.speaking
         with self._speaking:
-            send(self._connection, Words(progress=report.progress, data=report.data, log=lines))
+            report = said.take(run.lease)
+            said.recorded(report)  # the worker process has the changes of others, and applies these to them
+            lines = tuple(line for _, line in report.log)
+            send(self._connection, Words(progress=report.progress, data=report.data, base=report.base, log=lines))
 
     def heard(self, run: Run) -> None:
         now = self.steady()
         if now >= run.beat + 100:  # signs of life in a tight loop need not all cross the wire
             run.beat = now
-            with self._speaking:
-                send(self._connection, Words())
+            self._ask(run)
+
+    def look(self, run: Run) -> bytes | None:
+        self._ask(run)
+        return run.speaking.look()
+
+    def _ask(self, run: Run) -> None:
+        """Give a sign of life, and hear of changes."""
+        with self._speaking:
+            send(self._connection, Words(asks=True))
+            news = receive(self._connection, decode_news)
+            if news is not None:  # (or the worker process is gone, and this one about to be)
+                run.speaking.hear(news.data)

@@ -1,4 +1,4 @@
-"""edit, take_back, peek, circumstances: what people change in a line, and what they see of it."""
+"""edit, take_back, log, update, peek, circumstances: what people change in a line, and what they see of it."""
 
 from __future__ import annotations
 
@@ -60,6 +60,30 @@ class Editing(Core):
         self._tell(session=job.session)
         self._end(job, Outcome(ref=job.ref, token=job.token, id=job.id, kind=Kind.RELEASED, queue=to), 0, "taken back")
         job.token += 1
+        return True
+
+    def log(self, ids: Sequence[str], line: str) -> Step[list[bool]]:
+        return Step(lambda: [self._log(job_id, line) for job_id in ids])
+
+    def _log(self, job_id: str, line: str) -> bool:
+        job = self.jobs.get(job_id)
+        if job is None:
+            return False
+        worker = job.worker if job.state is State.RUNNING else ""
+        self._note(job, "log", line, worker=worker)
+        self._happened(job, "log", line, worker)
+        return True
+
+    def update(self, job_id: str, expected: bytes | None, data: bytes) -> Step[bool | None]:
+        return Step(self._update, job_id, expected, data)
+
+    def _update(self, job_id: str, expected: bytes | None, data: bytes) -> bool | None:
+        job = self.jobs.get(job_id)
+        if job is None:
+            return None
+        if job.data != expected:
+            return False
+        job.data, job.updated = data, job.state is State.RUNNING
         return True
 
     def restore(self, pasts: Sequence[Past]) -> Step[list[bool]]:

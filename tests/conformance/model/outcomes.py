@@ -63,6 +63,7 @@ class Outcomes(Core):
         """What it always does."""
         job.cancelling = False
         job.spare = False
+        job.updated = False
         if outcome.charge is Charge.ATTEMPT:
             job.attempts += 1
         if outcome.kind is Kind.CRASHED:

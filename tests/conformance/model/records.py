@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from headrace.records import Expiry, HistoryRecord, IfFailed, Lane, SessionInfo, State, Verdict
+from headrace.store.contract import Reported
 
 WAITING = (State.SCHEDULED, State.READY, State.BLOCKED)
 
@@ -39,6 +40,8 @@ class Job:
     """By which number of the session's requests, and as which of its leases."""
     spare: bool = False
     data: bytes | None = None
+    updated: bool = False
+    """It runs, and its data was updated from outside since its worker last knew it."""
     progress: tuple[float, float] | None = None
     result: bytes | None = None
     error: bytes | None = None
@@ -137,5 +140,5 @@ class Session:
     """On the wall clock, for people; `seen` is what expiry is measured by."""
     seen: int
     number: int = 0
-    answer: list[Verdict] | list[bool] = field(default_factory=list)
+    answer: list[Verdict] | list[Reported] = field(default_factory=list)
     closed: bool = False

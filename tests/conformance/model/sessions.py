@@ -54,6 +54,11 @@ class Sessions(Core):
             [job_id for ref, token, job_id in named if (ref, token) not in held],
             [job_id for ref, token, job_id in named if (ref, token) in held and held[ref, token].cancelling],
             strays=self._strays(session, named, complete),
+            data={
+                job_id: held[ref, token].data
+                for ref, token, job_id in named
+                if (ref, token) in held and held[ref, token].updated
+            },
         )
 
     def _strays(

@@ -5,7 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace.errors import StaleRequest
-from headrace.records import ExchangeReply, Extras, Kind, Lease, Outcome, Ref, Report, State, Take, Token, Verdict
+from headrace.records import (
+    ExchangeReply,
+    Extras,
+    Kind,
+    Lease,
+    Outcome,
+    Ref,
+    Report,
+    State,
+    Take,
+    Token,
+    Verdict,
+)
+from headrace.store.contract import Reported
 
 from .core import Core, Step
 from .records import Job, Session
@@ -54,29 +67,34 @@ class Exchange(Core):
             self._next_tick(),
         )
 
-    def report(self, session: str, number: int, reports: Sequence[Report], *, steady: int = 0) -> Step[list[bool]]:
+    def report(self, session: str, number: int, reports: Sequence[Report], *, steady: int = 0) -> Step[list[Reported]]:
         return Step(self._report, session, number, reports, steady)
 
-    def _report(self, session_id: str, number: int, reports: Sequence[Report], steady: int) -> list[bool]:
+    def _report(self, session_id: str, number: int, reports: Sequence[Report], steady: int) -> list[Reported]:
         session = self._live(session_id)
         if not self._is_repeat(session, number):
             session.answer = [self._record(session, report, steady) for report in reports]
         self._mark_seen(session)
         return session.answer
 
-    def _record(self, session: Session, report: Report, steady: int) -> bool:
+    def _record(self, session: Session, report: Report, steady: int) -> Reported:
         job = self._by_ref(report.ref)
         if job is None or not self._holds(session, job, report.token):
-            return False
+            return Reported.LOST
+        changed = self._has_other_data(job, report.base)
         if report.progress is not None:
             job.progress = report.progress
             self._happened(job, "progress", "{:.14g}/{:.14g}".format(*report.progress), job.worker)
-        if report.data is not None:
+        if report.data is not None and not changed:
             job.data = report.data
+            job.updated = job.updated and report.base is None
         for at, line in report.log:
             self._note(job, "log", line, self.clock.now() - (steady - at), job.worker)
             self._happened(job, "log", line, job.worker)
-        return True
+        return Reported.CHANGED if changed else Reported.OK
+
+    def _has_other_data(self, job: Job, base: bytes | None) -> bool:
+        return base is not None and base != (job.data or b"")
 
     def _is_repeat(self, session: Session, number: int) -> bool:
         if number < session.number:
@@ -91,6 +109,8 @@ class Exchange(Core):
             return Verdict.STALE
         if job.state is not State.RUNNING:
             return Verdict.ALREADY
+        if self._has_other_data(job, outcome.base) and not job.completed:
+            return Verdict.CHANGED
         if outcome.kind is Kind.RELEASED and outcome.began is None and not job.completed:
             self._never_started(job)
         self._end(job, outcome, steady)

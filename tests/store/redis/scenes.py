@@ -34,10 +34,11 @@ from headrace.store.stats import DAY
 from headrace.values.clock import ManualClock
 
 REQUESTS = (
-    "put", "put_plain", "exchange", "exchange round robin", "report", "renew", "open", "close", "sweep", "cancel",
-    "delete", "revive", "wait", "watch", "events", "get", "find", "find by tag", "find by state", "find by worker",
-    "history", "counts", "sessions",
-    "tag", "track", "tags", "failures", "failing", "wait for a pattern", "settings", "set settings", "stats",
+    "put", "put_plain", "exchange", "exchange round robin", "report", "report a change", "renew", "open", "close",
+    "sweep", "cancel", "delete", "revive", "wait", "watch", "events", "get", "find", "find by tag", "find by state",
+    "find by worker", "history", "counts", "sessions",
+    "tag", "track", "log", "update", "tags", "failures", "failing", "wait for a pattern", "settings",
+    "set settings", "stats",
     "schedule_put", "schedule_delete", "schedules by name", "schedules in order", "schedules that are due", "tick",
 )  # fmt: skip
 
@@ -103,6 +104,7 @@ class Scene:
         put(store, "run large", unique_key="k run", body=LARGE)
         self.held: list[Lease] = worker.take(3, 1)
         worker.report(saying(self.held[0], data=LARGE, progress=(1, 2), log=[(0, "line")]))
+        store.run(store.update("run 1", LARGE, LARGE * 2))
         put(store, "retry")
         worker.run_one(Kind.AGAIN, charge=Charge.ATTEMPT, error=b"E", group="g", data=b"D", began=0)
         put(store, "in the row 1", "in the row 2")
@@ -152,7 +154,7 @@ class Scene:
             outcome(held[0], Kind.DONE, result=LARGE),
             outcome(held[1], Kind.MOVED, queue="elsewhere", task="t", body=LARGE, began=0),
             outcome(held[2], Kind.CRASHED, error=LARGE, note="note", began=0),
-            outcome(held[3], Kind.AGAIN, delay=5, charge=Charge.DEFERRAL, data=LARGE, began=0),
+            outcome(held[3], Kind.AGAIN, delay=5, charge=Charge.DEFERRAL, data=LARGE, base=b"", began=0),
         ]
 
     def requests(self) -> dict[str, Request]:
@@ -179,6 +181,7 @@ class Scene:
                 worker.id, number, [outcome(held[0])], worker.asks(50, 0, "other", "default", round_robin=True)
             ),
             "report": lambda: store.report(worker.id, number, [saying(held[1], data=LARGE, log=[(0, "x")])]),
+            "report a change": lambda: store.report(worker.id, number, [saying(held[0], data=b"D", base=LARGE * 2)]),
             "renew": lambda: store.renew(
                 worker.id, [(lease.ref, lease.token, lease.id) for lease in held], started=[held[3].ref]
             ),
@@ -202,6 +205,8 @@ class Scene:
             "sessions": store.sessions,
             "tag": lambda: store.tag(["old", "replaceable", "run 1", "nobody"], ["red"], ["blue"]),
             "track": lambda: store.track(["old", "run 1"]),
+            "log": lambda: store.log(["old", "run 1", "in the row 1", "retry", "nobody"], "line"),
+            "update": lambda: store.update("run 1", LARGE * 2, b"D"),
             "tags": store.tags,
             "failures": store.failures,
             "failing": lambda: store.failure_times(["g", "nobody's"]),

@@ -354,6 +354,7 @@ ACTS: dict[str, Callable[[RedisStore, list[str]], Operation[list[bool]]]] = {
     "revive": lambda store, ids: store.revive(ids),
     "edit": lambda store, ids: store.edit(ids, Edit(priority=1)),
     "tag": lambda store, ids: store.tag(ids, ["blue"]),
+    "log": lambda store, ids: store.log(ids, "line"),
     "delete": lambda store, ids: store.delete(ids),
 }
 

@@ -98,8 +98,14 @@ def life(scene: Scene, size: int, options: dict[str, Callable[[int], Any]]) -> N
     reports = [Report(ref=r, token=t, id=i, progress=(1, 2), log=((0, "x"),)) for r, t, i in held]
     number = next(scene.session._numbers)
     scene.act("report", lambda: store.run(store.report(scene.session.id, number, reports)))
+    scene.act("log", lambda: store.run(store.log(ids, "x")))
+    for job_id in ids:
+        store.run(store.update(job_id, b"1", b"2"))
     scene.act("renew", lambda: store.run(store.renew(scene.session.id, held, started=[ref for ref, _, _ in held])))
-    again = [outcome(lease, Kind.AGAIN, began=1, ended=2) for lease in leases]
+    changes = [Report(ref=r, token=t, id=i, data=b"3", base=b"2") for r, t, i in held]
+    number = next(scene.session._numbers)
+    scene.act("report changes", lambda: store.run(store.report(scene.session.id, number, changes)))
+    again = [outcome(lease, Kind.AGAIN, data=b"4", base=b"3", began=1, ended=2) for lease in leases]
     scene.act("retry", lambda: scene.session.exchange(again))
     leases = scene.take(size)
     scene.act("fail", lambda: scene.session.exchange([outcome(lease, Kind.FAILED, began=1) for lease in leases]))
@@ -113,6 +119,7 @@ def life(scene: Scene, size: int, options: dict[str, Callable[[int], Any]]) -> N
     scene.act("settle", lambda: scene.session.exchange([outcome(lease, Kind.DONE, result=b"1") for lease in leases]))
     scene.act("cancel", lambda: store.run(store.cancel(ids)))
     scene.act("tag", lambda: store.run(store.tag(ids, ["blue"], ["red"])))
+    scene.act("log of ended jobs", lambda: store.run(store.log(ids, "x")))
     scene.act("track", lambda: store.run(store.track(ids)))
     scene.act("delete", lambda: store.run(store.delete(ids)))
 

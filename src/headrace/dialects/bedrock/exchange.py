@@ -39,6 +39,7 @@ from headrace.records import (
     Token,
     Verdict,
 )  # fmt: skip
+from headrace.store.contract import Reported
 from headrace.values.clock import Clock
 
 BETWEEN = 60_000
@@ -235,9 +236,9 @@ class Exchanges:
             spare=spare,
         )
 
-    def report(self, session: Session, number: int, reports: Sequence[Report]) -> list[bool]:
+    def report(self, session: Session, number: int, reports: Sequence[Report]) -> list[Reported]:
         """Data of running jobs. Progress and log lines have no place in Bedrock."""
-        return [self._report(session, report) for report in reports]
+        return [Reported(self._report(session, report)) for report in reports]
 
     def _report(self, session: Session, report: Report) -> bool:
         hold = session.current(report.ref, report.token)

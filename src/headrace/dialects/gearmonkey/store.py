@@ -31,7 +31,7 @@ from headrace.records import (
     Token,
     Verdict,
 )
-from headrace.store.contract import Facet, Operation, Waiter
+from headrace.store.contract import Facet, Operation, Reported, Waiter
 from headrace.store.redis.addresses import parse_for
 from headrace.store.redis.operation import Reply, Script, Steps
 from headrace.values.clock import Clock
@@ -154,9 +154,11 @@ class GearMonkeyStore(RedisDialect):
         )
         return Script("exchange", arguments, read)
 
-    def report(self, session: str, number: int, reports: Sequence[Report], *, steady: int = 0) -> Operation[list[bool]]:
+    def report(
+        self, session: str, number: int, reports: Sequence[Report], *, steady: int = 0
+    ) -> Operation[list[Reported]]:
         arguments = (session.encode(), b"%d" % number, requests.reports(reports))
-        return Script("report", arguments, lambda reply, _: [bool(code) for code in reply])
+        return Script("report", arguments, lambda reply, _: [Reported(code) for code in reply])
 
     def _renew(
         self, session: str, held: Sequence[tuple[Ref, Token, str]], started: Sequence[Ref], complete: int | None

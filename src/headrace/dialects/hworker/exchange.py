@@ -21,6 +21,7 @@ from headrace.dialects.hworker.wire import BrokenEntry, read
 from headrace.dialects.lease_book import LeaseBook
 from headrace.dialects.on_redis import Stepwise
 from headrace.records import ExchangeReply, Kind, Lease, Outcome, Ref, Renewal, Report, Take, Token, Verdict
+from headrace.store.contract import Reported
 
 log = logging.getLogger("headrace.hworker")
 
@@ -151,12 +152,12 @@ class Exchanges:
         """The server's time in milliseconds, from its last answer."""
         return self._server_now + int((time.monotonic() - self._asked) * 1000) if self._server_now else 0
 
-    def report(self, session: Session, number: int, reports: Sequence[Report]) -> list[bool]:
+    def report(self, session: Session, number: int, reports: Sequence[Report]) -> list[Reported]:
         """Lines go to the log; data and progress have no place on the wire."""
         for report in reports:
             for _, line in report.log:
                 log.info("job %s: %s", report.id, line)
-        return [report.ref in session.held for report in reports]
+        return [Reported(report.ref in session.held) for report in reports]
 
     def renew(self, session: Session, held: Sequence[tuple[Ref, Token, str]]) -> Stepwise[Renewal]:
         if not held:

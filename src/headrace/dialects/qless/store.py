@@ -27,7 +27,7 @@ from headrace.records import (
     decode_session_info,
 )
 from headrace.store import limits
-from headrace.store.contract import Facet, Operation, Waiter
+from headrace.store.contract import Facet, Operation, Reported, Waiter
 from headrace.store.redis.operation import Script, Steps
 from headrace.values.clock import Clock
 from headrace.values.glob import is_glob, matcher
@@ -165,9 +165,11 @@ class QlessStore(Finding, Editing, Queues, Schedules):
         }  # fmt: skip
         return self._script("Exchange.exchange", [session, number, told, wanted], read, understand=texts.from_the_wire)
 
-    def report(self, session: str, number: int, reports: Sequence[Report], *, steady: int = 0) -> Operation[list[bool]]:
+    def report(
+        self, session: str, number: int, reports: Sequence[Report], *, steady: int = 0
+    ) -> Operation[list[Reported]]:
         told = [mapping.report(said, self._in_hand.get((said.ref, said.token)), steady) for said in reports]
-        return self._script("Exchange.report", [session, number, told], lambda _, answers: list(map(bool, answers)))
+        return self._script("Exchange.report", [session, number, told], lambda _, answers: list(map(Reported, answers)))
 
     def _renew(self, session: str, held: Sequence[tuple[Ref, Token, str]], *_: object) -> Operation[Renewal]:
         def read(now: float, answer: Any) -> Renewal:

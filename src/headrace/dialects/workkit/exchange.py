@@ -26,6 +26,7 @@ from headrace.records import (
     Verdict,
 )
 from headrace.schedule import ScheduleError
+from headrace.store.contract import Reported
 
 from .arguments import by_name
 from .payload import read_payload
@@ -132,11 +133,11 @@ class Exchanges:
         session.reply(number, answer)
         return answer
 
-    def report(self, session: Session, number: int, reports: Sequence[Report]) -> list[bool]:
+    def report(self, session: Session, number: int, reports: Sequence[Report]) -> list[Reported]:
         """Progress, data and log lines have no place on the wire: nothing is recorded, and the run goes on."""
         if session.replied(number) is None:
             session.reply(number, None)
-        return [False for _ in reports]
+        return [Reported.LOST for _ in reports]
 
     def renew(self, session: Session, held: Sequence[tuple[Ref, Token, str]]) -> Stepwise[Renewal]:
         """Put the ends of leases off. Without leases: only whether the server answers, for a worker that is cut off."""

@@ -56,7 +56,8 @@ def is_plain(request: Request) -> bool:
 
 
 def _is_simply_done(outcome: Outcome) -> bool:
-    return not outcome.kind and outcome.account is None and (outcome.result is None or len(outcome.result) <= INLINE)
+    is_simple = not outcome.kind and outcome.account is None and outcome.base is None
+    return is_simple and (outcome.result is None or len(outcome.result) <= INLINE)
 
 
 def exchange(database: Database, request: Request, guards: Guards) -> tuple[ExchangeReply, bool] | None:

@@ -1,4 +1,4 @@
-"""Acts on jobs that are there, so many with one script: cancel, delete, revive, take back, edit, tag."""
+"""Acts on jobs that are there, so many with one script: cancel, delete, revive, take back, edit, tag, log, update."""
 
 from __future__ import annotations
 
@@ -83,6 +83,17 @@ def restore(pasts: Sequence[Past]) -> Operation[list[bool]]:
         return Script("restore", (requests.pasts([by_id[job_id] for job_id in part]),), _answers, repeatable=False)
 
     return _in_parts(list(by_id), act)
+
+
+def log(ids: Sequence[str], line: str) -> Operation[list[bool]]:
+    return each("log", ids, line.encode(), repeatable=False)
+
+
+def update(job_id: str, expected: bytes | None, data: bytes) -> Operation[bool | None]:
+    def read(reply: Reply, _: bool) -> bool | None:
+        return None if reply < 0 else bool(reply)
+
+    return Script("update", (as_named(job_id), expected or b"", data), read, repeatable=False)
 
 
 def tag(ids: Sequence[str], remove: Sequence[str], add: Sequence[str], tracked: bool | None) -> Operation[list[bool]]:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from headrace.records import Expiry, Extras, HistoryRecord, IfFailed, Lane, Lease, Snapshot
+from headrace.records import Expiry, Extras, HistoryRecord, IfFailed, Lane, Lease, Renewal, Snapshot
 from headrace.store.facets import EventRecord, LaneSnapshot, QueueControl
 from headrace.store.redis.layout import (
     CANCELLING,
@@ -246,6 +246,19 @@ def described(job_id: str, entry: Sequence[Any]) -> Snapshot:
     """A job, from what lua/find.lua says about it."""
     record, has_key, runner, *large = entry
     return snapshot(job_id, record, bool(has_key), runner, dict(zip(large[::2], large[1::2], strict=True)))
+
+
+def renewal(reply: Sequence[Any], ids: Sequence[str]) -> Renewal:
+    """What has become of the leases of jobs with these ids."""
+    now, codes, updated, *strays = reply
+    threes = zip(strays[::3], strays[1::3], strays[2::3], strict=True)
+    return Renewal(
+        int(now),
+        [job_id for code, job_id in zip(codes, ids, strict=True) if code == 1],
+        [job_id for code, job_id in zip(codes, ids, strict=True) if code == 2],
+        strays=[(int(ref), int(token), name(job_id)) for ref, token, job_id in threes],
+        data={ids[place - 1]: data for place, data in zip(updated[::2], updated[1::2], strict=True)},
+    )
 
 
 def controls(said: Sequence[Any]) -> list[QueueControl]:

@@ -256,6 +256,9 @@ def _rare(outcome: Outcome) -> tuple[int, bytes]:
     if outcome.account is not None:
         given |= 4096
         rest += _LONG(len(outcome.account)) + outcome.account
+    if outcome.base is not None:
+        given |= 8192
+        rest += _LONG(len(outcome.base)) + outcome.base
     return given, rest
 
 
@@ -312,7 +315,7 @@ def reports(all_: Sequence[Report], steady: int) -> bytes:
     """What runs say about themselves."""
     parts: list[bytes] = []
     for report in all_:
-        given = (report.progress is not None) | (report.data is not None) << 1
+        given = (report.progress is not None) | (report.data is not None) << 1 | (report.base is not None) << 2
         done, total = report.progress or (0, 0)
         data = report.data or b""
         parts += [
@@ -320,6 +323,7 @@ def reports(all_: Sequence[Report], steady: int) -> bytes:
             _REPORT(report.ref, report.token, given, done, total, len(data)),
             data,
             _SHORT(len(report.log)),
+            b"" if report.base is None else _LONG(len(report.base)) + report.base,
         ]
         for at, line in report.log:
             encoded = line.encode()

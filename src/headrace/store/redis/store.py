@@ -34,7 +34,7 @@ from headrace.records import (
     decode_session_info,
 )
 from headrace.store import damaged, limits
-from headrace.store.contract import CORE_FACETS, Facet, Operation, Waiter
+from headrace.store.contract import CORE_FACETS, Facet, Operation, Reported, Waiter
 from headrace.store.facets import (
     Batch,
     DayStats,
@@ -87,7 +87,7 @@ class RedisStore(OnRedis, RedisAudit, RedisBlocks):
 
     facets = CORE_FACETS | {
         Facet.TAGS, Facet.STATISTICS, Facet.SETTINGS, Facet.RELATIONS, Facet.LANES, Facet.QUEUES, Facet.EDIT,
-        Facet.WHY, Facet.EVENTS, Facet.SCHEDULES, Facet.THROUGHPUT, Facet.BLOCKS,
+        Facet.OUTSIDE, Facet.WHY, Facet.EVENTS, Facet.SCHEDULES, Facet.THROUGHPUT, Facet.BLOCKS,
     }  # fmt: skip
     absent_settings: Mapping[str, str] = {}
 
@@ -282,9 +282,11 @@ class RedisStore(OnRedis, RedisAudit, RedisBlocks):
             where = f"{self.keys.prefix}job or {self.keys.prefix}more"
             return records.broken_lease(job_id, record, f"what {where} has about it cannot be read: {error}")
 
-    def report(self, session: str, number: int, reports: Sequence[Report], *, steady: int = 0) -> Operation[list[bool]]:
+    def report(
+        self, session: str, number: int, reports: Sequence[Report], *, steady: int = 0
+    ) -> Operation[list[Reported]]:
         arguments = (session.encode(), b"%d" % number, requests.reports(reports, steady))
-        return Script("report", arguments, lambda reply, _: [bool(code) for code in reply])
+        return Script("report", arguments, lambda reply, _: [Reported(code) for code in reply])
 
     def renew(
         self,
@@ -294,17 +296,9 @@ class RedisStore(OnRedis, RedisAudit, RedisBlocks):
         started: Sequence[Ref] = (),
         complete: int | None = None,
     ) -> Operation[Renewal]:
-        def read(reply: Reply, _: bool) -> Renewal:
-            now, codes, *strays = reply
-            named = [(code, job_id) for code, (_, _, job_id) in zip(codes, held, strict=True)]
-            lost = [job_id for code, job_id in named if code == 1]
-            cancelled = [job_id for code, job_id in named if code == 2]
-            threes = zip(strays[::3], strays[1::3], strays[2::3], strict=True)
-            beyond = [(int(ref), int(token), name(job_id)) for ref, token, job_id in threes]
-            return Renewal(int(now), lost, cancelled, strays=beyond)
-
         number = b"" if complete is None else b"%d" % complete
-        return Script("renew", (session.encode(), requests.held(held), requests.numbers(started), number), read)
+        arguments = (session.encode(), requests.held(held), requests.numbers(started), number)
+        return Script("renew", arguments, lambda reply, _: records.renewal(reply, [job_id for _, _, job_id in held]))
 
     def close_session(self, session: str, *, crashed: Sequence[Ref] | None = ()) -> Operation[list[str]]:
         guilty = (b"all", b"") if crashed is None else (b"", requests.numbers(crashed))
@@ -390,6 +384,8 @@ class RedisStore(OnRedis, RedisAudit, RedisBlocks):
     # -- editing --
 
     restore = staticmethod(edit.restore)
+    log = staticmethod(edit.log)
+    update = staticmethod(edit.update)
 
     def edit(self, ids: Sequence[str], change: Edit) -> Operation[list[bool]]:
         return edit.edit(ids, change)

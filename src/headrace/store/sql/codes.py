@@ -34,10 +34,12 @@ EXPIRES = 65536
 """It fails unless it has started by some time: see the table `expiry`."""
 BARRED = 131072
 """It waits because its task is blocked: see the table `barred`."""
-KNOWN_FLAGS = 2 * BARRED - 1
+UPDATED = 262144
+"""It runs, and its data was updated from outside since it was handed out."""
+KNOWN_FLAGS = 2 * UPDATED - 1
 HOOKED = PRECEDES | LANED | RECURRING | COMPLETED
 """Other rows change when such a job ends, or its result is known already: it is not settled in bulk."""
-OF_ONE_RUN = CANCELLING | SPARE | LARGE_RESULT
+OF_ONE_RUN = CANCELLING | SPARE | LARGE_RESULT | UPDATED
 """These say nothing about the next run."""
 
 BODY, RESULT = range(2)

@@ -1,4 +1,4 @@
-"""Changing jobs that wait, taking back those that run; tags, tracking and settings."""
+"""Changing jobs that wait, taking back those that run; tags, tracking, what others add, and settings."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from headrace.records import Kind, Outcome
 from headrace.store import limits
 from headrace.store.facets import Edit
 from headrace.store.sql import admission, dependents, history, lanes, queues, relations
-from headrace.store.sql.codes import AFTER, DONE, LANED, RUNNING, TAGGED, TRACKED
+from headrace.store.sql.codes import AFTER, DONE, LANED, RUNNING, TAGGED, TRACKED, UPDATED
 from headrace.store.sql.outcomes import Holder, load, set_body, settle
 from headrace.store.sql.transaction import Transaction
 from headrace.store.sql.working_set import Job, WorkingSet
@@ -115,6 +115,34 @@ def track(tx: Transaction, ids: Sequence[str], on: bool) -> list[bool]:
         elif jobs:
             tx.execute("untrack", (tx.array([job.seq for job in jobs]),))
         return [work.find(job_id) is not None for job_id in ids]
+
+
+def log(tx: Transaction, ids: Sequence[str], line: str) -> list[bool]:
+    """Add a line to histories. That of a running job is among the lines of its run."""
+    with WorkingSet(tx) as work:
+        work.load_last_lines(job for job in work.load_ids(ids) if job.state >= DONE)
+        jobs = [work.find(job_id) for job_id in ids]
+        for job in filter(None, jobs):
+            if job.state >= DONE:
+                history.remember_end(work, job)
+            worker = (job.worker or "") if job.state == RUNNING else ""
+            work.happened(job, "log", line, worker)
+            work.remember(job, work.now, "log", line, worker)
+        return [job is not None for job in jobs]
+
+
+def update(tx: Transaction, job_id: str, expected: bytes | None, data: bytes) -> bool | None:
+    """Replace a job's data, if it is as expected. None: there is no such job."""
+    with WorkingSet(tx) as work:
+        job = work.find(job_id)
+        if job is None:
+            return None
+        if tx.rows("data_of", (tx.array([job.seq]),)) != [(job.seq, expected)]:
+            return False
+        work.write("data_set", job.seq, data)
+        if job.state == RUNNING:
+            job.flags |= UPDATED
+        return True
 
 
 def set_settings(tx: Transaction, changes: dict[str, int | None]) -> None:

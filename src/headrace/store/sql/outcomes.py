@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
-from headrace.records import Charge, Kind, Outcome, Ref, Verdict
+from headrace.records import Charge, Kind, Outcome, Ref, Report, Verdict
 from headrace.store import limits
 from headrace.store.sql import admission, lanes, relations
 from headrace.store.sql.codes import (
@@ -29,6 +29,7 @@ from headrace.store.sql.codes import (
     RUNNING,
     SCHEDULED,
     SPARE,
+    UPDATED,
 )
 from headrace.store.sql.sessions import Lease
 from headrace.store.sql.transaction import EVERYONE, INLINE, Session, Transaction, done_values, run_values
@@ -41,9 +42,9 @@ class Holder(NamedTuple):
     seq: int
     name: str
 
-    def holds(self, outcome: Outcome, job: Job) -> bool:
-        """Whether the session still has the lease that the outcome is of."""
-        return (job.token, job.state, job.session) == (outcome.token, RUNNING, self.seq)
+    def holds(self, said: Outcome | Report, job: Job) -> bool:
+        """Whether the session still has the lease that this is about."""
+        return (job.token, job.state, job.session) == (said.token, RUNNING, self.seq)
 
 
 def load(work: WorkingSet, outcomes: Sequence[Outcome], done: Collection[Ref] = ()) -> None:
@@ -58,6 +59,12 @@ def load(work: WorkingSet, outcomes: Sequence[Outcome], done: Collection[Ref] = 
     if children:
         work.relations.load(job.seq for job in jobs)
         work.load_ids(job_id for ids in children for job_id in ids)
+
+
+def data_to_compare(tx: Transaction, said: Iterable[Outcome | Report]) -> dict[Ref, bytes]:
+    """The data of the jobs about which runs say what their data was."""
+    refs = [one.ref for one in said if one.base is not None]
+    return {ref: data or b"" for ref, data in tx.rows("data_of", (tx.array(refs),))} if refs else {}
 
 
 def _waits(outcome: Outcome) -> bool:
@@ -173,7 +180,7 @@ def _write_down(job: Job, outcome: Outcome, run: _Run) -> None:
     job.state, job.due, job.deferred_since = becomes.state, becomes.due, becomes.deferred_since
     job.attempts = 0 if run.moved else job.attempts + (outcome.charge is Charge.ATTEMPT)
     job.crashes = 0 if run.moved else becomes.crashes
-    job.flags &= ~(CANCELLING | SPARE)
+    job.flags &= ~(CANCELLING | SPARE | UPDATED)
     job.finished = run.ended if becomes.state >= DONE else None
     if run.began is not None:
         job.started = run.began
@@ -236,7 +243,7 @@ def _settle_done(work: WorkingSet, holder: Holder, job: Job, outcome: Outcome, l
     if job.flags & COMPLETED:
         work.write("completed", job.seq, began, ended)
         job.attempts += 1
-        job.flags &= ~(CANCELLING | SPARE | COMPLETED)
+        job.flags &= ~(CANCELLING | SPARE | UPDATED | COMPLETED)
     else:
         *values, _ = done_values(work.tx, holder.seq, outcome, lag)
         work.write("done", *values, 0)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from headrace.errors import SessionGone
 from headrace.records import Ref, Renewal, SessionInfo, SessionSnapshot, Token, decode_session_info
-from headrace.store.limits import MOST_STRAYS
-from headrace.store.sql.codes import ALL, CANCELLING, SPARE
+from headrace.store.limits import MOST_STRAYS, UPDATES_TOLD
+from headrace.store.sql.codes import ALL, CANCELLING, SPARE, UPDATED
 from headrace.store.sql.transaction import Session, Transaction, find_session, is_silent, run_out
 from headrace.values.glob import any_fits
 
@@ -53,7 +53,16 @@ def renew(tx: Transaction, session_id: str, held: Held, started: Sequence[Ref], 
             lost.append(job_id)
         elif lease.flags & CANCELLING:
             cancelled.append(job_id)
-    return Renewal(tx.now, lost, cancelled, strays=_strays(tx, session, held, complete))
+    strays = _strays(tx, session, held, complete)
+    return Renewal(tx.now, lost, cancelled, strays=strays, data=_updated(tx, held, holds, lost))
+
+
+def _updated(tx: Transaction, held: Held, holds: Mapping[Ref, Lease], lost: Sequence[str]) -> dict[str, bytes]:
+    """The data of jobs that were updated from outside while they run."""
+    updated = [(ref, job_id) for ref, _, job_id in held if job_id not in lost and holds[ref].flags & UPDATED]
+    first = tx.now % len(updated) if len(updated) > UPDATES_TOLD else 0
+    ids = dict((*updated[first:], *updated[:first])[:UPDATES_TOLD])
+    return {ids[ref]: data for ref, data in tx.rows("data_of", (tx.array(list(ids)),))} if ids else {}
 
 
 class Stops:

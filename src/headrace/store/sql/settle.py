@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from headrace.records import Charge, ExchangeReply, Kind, Outcome, Ref, Report, Take, Token, Verdict
+from headrace.store.contract import Reported
 from headrace.store.sql import admission, dependents, queues, schedules
 from headrace.store.sql import take as taking
 from headrace.store.sql.codes import (
@@ -14,9 +15,9 @@ from headrace.store.sql.codes import (
     HOOKED,
     LARGE_RESULT,
     RESULT,
-    RUNNING,
+    UPDATED,
 )
-from headrace.store.sql.outcomes import Holder, load, settle
+from headrace.store.sql.outcomes import Holder, data_to_compare, load, settle
 from headrace.store.sql.sessions import mark_started
 from headrace.store.sql.take import Names
 from headrace.store.sql.transaction import (
@@ -151,17 +152,27 @@ def _settle_all(
     work = WorkingSet(tx)
     done.update(_settled(work, session, together.unclear, together.changed))
     load(work, outcomes, done)
-    holder, verdicts = Holder(session.seq, session.name), []
+    holder, verdicts, stored = Holder(session.seq, session.name), [], data_to_compare(tx, outcomes)
     for outcome in outcomes:
         if outcome.ref in done:
             tx.ended.append(outcome.id)
             work.happened(work.job(outcome.ref), "done", worker=session.name)
             verdicts.append(Verdict.OK)
+        elif stored and _has_other_data(work, holder, outcome, stored):
+            verdicts.append(Verdict.CHANGED)
         else:
             unstarted = outcome.kind is Kind.RELEASED and outcome.began is None
             verdicts.append(settle(work, holder, outcome, lag, unstarted=unstarted))
     work.save()
     return verdicts
+
+
+def _has_other_data(work: WorkingSet, holder: Holder, outcome: Outcome, stored: dict[Ref, bytes]) -> bool:
+    """Whether the data of a job that is held is not what its run has changed. Of a completed one it does not matter."""
+    job = work.get(outcome.ref)
+    if outcome.base is None or job is None or not holder.holds(outcome, job) or job.flags & COMPLETED:
+        return False
+    return stored[outcome.ref] != outcome.base
 
 
 class _Together(NamedTuple):
@@ -179,7 +190,7 @@ def _settle_together(tx: Transaction, session: Session, outcomes: Sequence[Outco
     alike: dict[tuple[Token, int | None, int | None, Charge], list[Ref]] = {}
     rows = []
     for outcome in outcomes:
-        if outcome.kind or outcome.account is not None:  # all but simply done
+        if outcome.kind or outcome.account is not None or outcome.base is not None:  # all but simply done
             continue
         if outcome.result is None and outcome.data is None:
             key = (outcome.token, outcome.began, outcome.ended, outcome.charge)
@@ -249,28 +260,44 @@ def is_completed(tx: Transaction, lease: tuple[Ref, Token, str]) -> bool:
 
 def report(
     tx: Transaction, session_id: str, number: int, unrecorded: int, reports: Sequence[Report], steady: int
-) -> list[bool]:
+) -> list[Reported]:
     session = _answered(find_session(tx, session_id), unrecorded)
     if is_repeat(session, number):
         tx.execute("session_seen", (session.seq, tx.steady, tx.now))
-        return [bool(code) for code in session.answer]
-    lag = tx.now - steady
+        return [Reported(code) for code in session.answer]
     with WorkingSet(tx) as work:
         work.load(entry.ref for entry in reports)
-        answers = [_report_one(work, Holder(session.seq, session.name), entry, lag) for entry in reports]
+        stored = data_to_compare(tx, reports)
+        reporting = _Reporting(work, Holder(session.seq, session.name), tx.now - steady, stored)
+        answers = [reporting.record(entry) for entry in reports]
     tx.execute("session_answer", (session.seq, tx.steady, tx.now, number, bytes(answers)))
     return answers
 
 
-def _report_one(work: WorkingSet, holder: Holder, entry: Report, lag: int) -> bool:
-    job = work.get(entry.ref)
-    if job is None or (job.token, job.session, job.state) != (entry.token, holder.seq, RUNNING):
-        return False
-    done, total = entry.progress or (None, None)
-    work.write("report", job.seq, done, total, entry.data)
-    if entry.progress is not None:
-        work.happened(job, "progress", "{:.14g}/{:.14g}".format(*entry.progress), holder.name)
-    for at, words in entry.log:
-        work.happened(job, "log", words, holder.name)
-        work.remember(job, at + lag, "log", words, holder.name)
-    return True
+class _Reporting(NamedTuple):
+    """What reports of a session are recorded with."""
+
+    work: WorkingSet
+    holder: Holder
+    lag: int
+    stored: dict[Ref, bytes]
+    """The data of jobs, where a report says what it was."""
+
+    def record(self, entry: Report) -> Reported:
+        work, holder = self.work, self.holder
+        job = work.get(entry.ref)
+        if job is None or not holder.holds(entry, job):
+            return Reported.LOST
+        changed = entry.base is not None and self.stored[job.seq] != entry.base
+        if entry.data is not None and not changed:
+            self.stored[job.seq] = entry.data
+        if entry.base is not None and not changed:
+            job.flags &= ~UPDATED  # its run knows
+        done, total = entry.progress or (None, None)
+        work.write("report", job.seq, done, total, None if changed else entry.data)
+        if entry.progress is not None:
+            work.happened(job, "progress", "{:.14g}/{:.14g}".format(*entry.progress), holder.name)
+        for at, words in entry.log:
+            work.happened(job, "log", words, holder.name)
+            work.remember(job, at + self.lag, "log", words, holder.name)
+        return Reported.CHANGED if changed else Reported.OK

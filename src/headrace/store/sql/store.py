@@ -30,7 +30,7 @@ from headrace.records import (
 from headrace.store import damaged, limits
 from headrace.store.auditing import Act
 from headrace.store.blocking import Block
-from headrace.store.contract import CORE_FACETS, Facet, Operation, Store
+from headrace.store.contract import CORE_FACETS, Facet, Operation, Reported, Store
 from headrace.store.facets import (
     Batch,
     Circumstances,
@@ -78,7 +78,7 @@ class SqlStore(ABC):
     batch = 500
     facets = CORE_FACETS | {
         Facet.TAGS, Facet.STATISTICS, Facet.SETTINGS, Facet.RELATIONS, Facet.LANES, Facet.QUEUES, Facet.EDIT,
-        Facet.WHY, Facet.EVENTS, Facet.SCHEDULES, Facet.THROUGHPUT, Facet.SQL, Facet.BLOCKS,
+        Facet.OUTSIDE, Facet.WHY, Facet.EVENTS, Facet.SCHEDULES, Facet.THROUGHPUT, Facet.SQL, Facet.BLOCKS,
     }  # fmt: skip
     absent_settings: Mapping[str, str] = {
         "history-memory": "history-memory bounds the memory that ended jobs take on a Redis server, not a database.",
@@ -201,6 +201,12 @@ class SqlStore(ABC):
 
     def track(self, ids: Sequence[str], on: bool = True) -> Operation[list[bool]]:
         return in_steps(lambda tx, some: edit.track(tx, some, on), ids)
+
+    def log(self, ids: Sequence[str], line: str) -> Operation[list[bool]]:
+        return in_steps(lambda tx, some: edit.log(tx, some, line), ids)
+
+    def update(self, job_id: str, expected: bytes | None, data: bytes) -> Operation[bool | None]:
+        return Step(lambda tx: edit.update(tx, job_id, expected, data))
 
     def note(self, who: str, what: str, about: str) -> Operation[None]:
         return Step(lambda tx: audit.note(tx, who, what, about))
@@ -331,7 +337,9 @@ class SqlStore(ABC):
             self._last_names = queues, names
         return names
 
-    def report(self, session: str, number: int, reports: Sequence[Report], *, steady: int = 0) -> Operation[list[bool]]:
+    def report(
+        self, session: str, number: int, reports: Sequence[Report], *, steady: int = 0
+    ) -> Operation[list[Reported]]:
         unrecorded = self._unrecorded.get(session, 0)
         return Step(lambda tx: settle.report(tx, session, number, unrecorded, reports, steady))
 

@@ -287,7 +287,8 @@ class WorkingSet:
     ) -> None:
         """Write a line of a job's history."""
         self.write("remember", job.seq, at, what, detail, worker, account)
-        self._last_lines[job.seq] = what
+        if what != "log" or worker:
+            self._last_lines[job.seq] = what
         self._untrimmed.add(job.seq)
         job.flags |= HISTORY
 

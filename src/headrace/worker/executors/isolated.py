@@ -35,7 +35,7 @@ from headrace.worker.outcomes import (
     release,
 )
 from headrace.worker.run import Run
-from headrace.worker.zygote import STORE_VARIABLE, Request, decode_words, receive, send
+from headrace.worker.zygote import STORE_VARIABLE, News, Request, decode_words, receive, send
 
 if TYPE_CHECKING:
     from headrace.worker.leases import Leases
@@ -182,7 +182,10 @@ class IsolatedExecutor:
                 return outcome
             run.channel.heard(run)
             if words.progress or words.data or words.log:
-                run.say(progress=words.progress, data=words.data, lines=words.log)
+                run.say(progress=words.progress, data=words.data, base=words.base, lines=words.log)
+            if words.asks:
+                with suppress(OSError):  # it has ended
+                    send(connection, News(run.channel.look(run)))
         return None
 
     def stop_run(self, run: Run) -> None:

@@ -6,7 +6,7 @@
 --   put    H queue, H task, if OPTIONS: I options, if UNIQUE: H unique key, and the rest is the body (each with its
 --          length before it, but for the body)
 --   story  if flags has STORY: B which of its values are in `large` (1 data, 2 result, 4 error; 8: the result was
---          dropped), H worker, H group,
+--          dropped; 16: it runs, and its data was updated from outside), H worker, H group,
 --          I data, I result, I error, d progress, d of total, I6 deferred since
 --@include prelude
 

@@ -130,6 +130,7 @@ local function read_rare(sent, at, id, kind, charge, when, began, ended, given)
     checks.names(other.after, 'what to wait for of job ', id)
   end
   if band(given, 4096) ~= 0 then other.account, at = unpack_from('>Ic0', sent, at) end
+  if band(given, 8192) ~= 0 then other.base, at = unpack_from('>Ic0', sent, at) end
   for _, name in ipairs({ 'queue', 'task', 'group', 'note' }) do
     if other[name] then
       checks.text(other[name], 'The new ' .. name .. ' of job ', id)

@@ -94,12 +94,24 @@ local function remember(job, at, what, detail, worker, account)
     pack('>dHc0Ic0Hc0', at, #what, what, #detail, detail, #worker, worker) .. (account or ''))
 end
 
--- What was written last into a job's history; '' if nothing was.
+-- What was written last into a job's history; '' if nothing was. What was added from outside while no worker had the job does not
+-- count: the line before it does.
 local function last_line(job)
   local key = PREFIX .. 'history:' .. job.id
-  local planned = plan.history[key]
-  local line = planned and planned[#planned] or band(job.flags, HISTORY) ~= 0 and call('LINDEX', key, -1)
-  return line and unpack_from('>Hc0', line, 9) or ''
+  local lines, last, size = plan.history[key] or {}, -1, 1
+  while true do
+    for i = #lines, 1, -1 do
+      local what, _, worker = unpack_from('>Hc0Ic0Hc0', lines[i], 9)
+      if what ~= 'log' or worker ~= '' then
+        return what
+      end
+    end
+    lines = band(job.flags, HISTORY) ~= 0 and call('LRANGE', key, last - size + 1, last) or {}
+    if not lines[1] then
+      return ''
+    end
+    last, size = last - size, 100
+  end
 end
 
 local function session_of(number)

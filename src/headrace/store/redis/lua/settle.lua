@@ -1,7 +1,7 @@
 -- Settling: what an outcome does to a job (the table in docs/contract.md).
 --@include admission
 
-local keep_data, keep_result, keep_error, keep_group, move, change_queue, end_run, remember_end
+local data_of, keep_data, keep_result, keep_error, keep_group, move, change_queue, end_run, remember_end
 
 do -- only these are names outside: a script may have 200
 
@@ -28,6 +28,15 @@ local function keep(job, story, name, kind, bit_, flag, value)
   else
     story[name] = value
   end
+end
+
+-- The data of a job; '' if it has none.
+function data_of(job, story)
+  if band(story.large, 1) == 0 then
+    return story.data
+  end
+  local planned = plan.large['d:' .. job.id]
+  return planned or check_type(LARGE, 'hash') and call('HGET', LARGE, 'd:' .. job.id) or ''
 end
 
 function keep_data(job, story, value)
@@ -99,6 +108,7 @@ end
 local function charge_run(session, job, outcome, story)
   local charge = outcome.charge
   story.worker = session.name
+  story.large = without(story.large, UPDATED)
   if charge == C_ATTEMPT then
     job.attempts = job.attempts + 1
   end

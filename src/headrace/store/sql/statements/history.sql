@@ -14,9 +14,11 @@ DELETE FROM history
 WHERE job = ?1 AND seq <= (SELECT seq FROM history WHERE job = ?1 ORDER BY seq DESC LIMIT 1 OFFSET ?2)
 
 -- name: last_lines
--- The last lines of jobs' histories.
+-- The last lines of jobs' histories, but for lines that were added from outside while no worker had the job.
 SELECT job, what FROM history
-WHERE seq IN (SELECT (SELECT max(seq) FROM history WHERE job = value) FROM json_each(?1))
+WHERE seq IN (
+    SELECT (SELECT max(seq) FROM history WHERE job = value AND (what <> 'log' OR worker <> '')) FROM json_each(?1)
+)
 
 -- name: delete_history
 -- Remove the histories of jobs.

@@ -17,7 +17,7 @@ SELECT key FROM unique_key WHERE job = ?1
 SELECT tag FROM tag WHERE job = ?1 ORDER BY tag
 
 -- name: data_set
--- Data that a job begins with.
+-- Data that a job begins with, or gets from outside.
 UPDATE job SET data = ?2 WHERE seq = ?1
 
 -- name: more_put

@@ -29,7 +29,7 @@ SELECT 1 FROM job WHERE seq = ?1 AND token = ?2 AND state = {RUNNING} AND flags 
 -- Settle as done what was marked so. Its result is there.
 UPDATE job SET
     state = {DONE}, started = coalesce(?2, started), finished = ?3, attempts = attempts + 1,
-    flags = flags & ~({CANCELLING} | {SPARE} | {COMPLETED}), error = NULL, failure = NULL, deferred_since = NULL
+    flags = flags & ~({CANCELLING} | {SPARE} | {UPDATED} | {COMPLETED}), error = NULL, failure = NULL, deferred_since = NULL
 WHERE seq = ?1
 
 -- name: set_body
@@ -41,6 +41,10 @@ UPDATE job SET body = ?2 WHERE seq = ?1
 UPDATE job SET
     progress_done = coalesce(?2, progress_done), progress_total = coalesce(?3, progress_total), data = coalesce(?4, data)
 WHERE seq = ?1
+
+-- name: data_of
+-- The data of jobs.
+SELECT seq, data FROM job WHERE seq IN (SELECT value FROM json_each(?1))
 
 -- name: unspare
 -- Leases that were held ready have been started.

@@ -23,7 +23,8 @@ CREATE TABLE job (
                                      -- {PRECEDES} before others, {LANED} lane, {TAGGED} tags, {TRACKED} tracked,
                                      -- {RECURRING} schedule, {DROPPED} the result was dropped,
                                      -- {RESUMED} has waited for children, {MORE} more, {COMPLETED} completed by its task,
-                                     -- {EXPIRES} expires, {BARRED} its task is blocked
+                                     -- {EXPIRES} expires, {BARRED} its task is blocked,
+                                     -- {UPDATED} its data was updated from outside while it runs
     session INTEGER,                 -- the one that holds it, or held it last
     turn INTEGER,                    -- the number of the exchange that handed it out
     started INTEGER,

@@ -5,7 +5,7 @@
 -- ARGV[4]  the outcomes: for each H id, d arrival, d token, B kind, B charge, d at or delay, d began and d ended (how many
 --          milliseconds ago), H which of these follow (1 at, 2 began, 4 ended are given; 8 H queue, 16 H task, 32 H group,
 --          64 H note, 128 I body, 256 I data, 512 I result, 1024 I error, 2048 I the jobs to wait for, H id each,
---          4096 I an account of the run)
+--          4096 I an account of the run, 8192 I the data that the new one is a change of)
 -- ARGV[5]  spare leases that were started: d arrival each
 -- ARGV[6]  empty, or what to take: d slots, d spare, B 1 round robin, 2 if how many milliseconds a start takes follows (d), and for
 --          each queue H name, or a pattern
@@ -52,8 +52,11 @@ do -- only these are names outside: a script may have 200
 local function settle_other(session, verdicts, i, id, arrival, token, outcome)
   local job = find_job(id, nil, arrival)
   if holds(session, job, arrival, token) then
-    end_run(session, job, outcome)
-    verdicts[i] = V_OK
+    local is_changed = outcome.base and data_of(job, story_of(job)) ~= outcome.base
+    verdicts[i] = is_changed and V_CHANGED or V_OK
+    if not is_changed then
+      end_run(session, job, outcome)
+    end
   elseif job and job.state ~= RUNNING and job.token == token and job.arrival == arrival
     and job.session == session.number then
     verdicts[i] = V_ALREADY

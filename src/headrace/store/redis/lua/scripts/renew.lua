@@ -5,7 +5,8 @@
 -- ARGV[3]  leases held: H id, d arrival, d token
 -- ARGV[4]  spare leases that were started: d arrival each
 -- ARGV[5]  the number of the request after which these leases were all that the session held; may be empty or left out
--- Answers  {now, a byte per lease: 0 held, 1 lost, 2 cancelled; then, of each lease beyond those: arrival, token, id}
+-- Answers  {now, a byte per lease: 0 held, 1 lost, 2 cancelled; {place of a lease, data of its job, ...} of jobs that were updated
+--          from outside; then, of each lease beyond those: arrival, token, id}
 -- Fails    GONE
 --@include sessions hungry
 
@@ -25,7 +26,7 @@ end
 if ARGV[3] == '' and ARGV[4] == '' and ((ARGV[5] or '') == '' or call('SCARD', session.held) == 0) then
   mark_seen() -- that is all that an idle one needs
   stay_hungry(hungry)
-  return { string.format('%.0f', now), '' }
+  return { string.format('%.0f', now), '', {} }
 end
 --@include commit plain
 
@@ -39,7 +40,7 @@ while at <= #ARGV[3] do
 end
 load_many(ids)
 mark_started(session, ARGV[4])
-local answer, held = {}, 0
+local answer, held, updated = {}, 0, {}
 for i, lease in ipairs(leases) do
   local job = find_job(ids[i])
   local byte = '\0'
@@ -49,6 +50,9 @@ for i, lease in ipairs(leases) do
     held = held + 1
     if band(job.flags, CANCELLING) ~= 0 then
       byte = '\2'
+    end
+    if band(job.flags, HAS_DATA) ~= 0 and band(job.story:byte(1), UPDATED) ~= 0 then
+      updated[#updated + 1] = i
     end
   end
   answer[i] = byte
@@ -75,9 +79,16 @@ if complete and complete >= session.request and call('SCARD', session.held) > he
   end)
 end
 
+local news = {} -- in turns, if there are many
+for turn = 1, math.min(#updated, UPDATES_TOLD) do
+  local i = updated[#updated > UPDATES_TOLD and (now + turn) % #updated + 1 or turn]
+  local job = find_job(ids[i])
+  news[2 * turn - 1], news[2 * turn] = i, data_of(job, story_of(job))
+end
+
 commit(mark_seen)
 stay_hungry(hungry)
-local reply = { string.format('%.0f', now), table.concat(answer) }
+local reply = { string.format('%.0f', now), table.concat(answer), news }
 for i = 1, math.min(#strays, MOST_STRAYS) do
   reply[#reply + 1] = string.format('%.0f', strays[i].arrival)
   reply[#reply + 1] = string.format('%.0f', strays[i].token)

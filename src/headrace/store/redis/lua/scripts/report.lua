@@ -2,9 +2,9 @@
 --
 -- ARGV[2]  session id
 -- ARGV[3]  number of the request
--- ARGV[4]  for each report H id, d arrival, d token, B given (1 progress, 2 data), d progress, d of total, I data,
---          H number of log lines, and for each d how long ago, I line
--- Answers  a byte per report: 1 recorded, 0 the lease is gone
+-- ARGV[4]  for each report H id, d arrival, d token, B given (1 progress, 2 data, 4 base), d progress, d of total, I data,
+--          H number of log lines, I the data that it is a change of if given, and for each line d how long ago, I line
+-- Answers  a byte per report: 1 recorded, 0 the lease is gone, 2 recorded but for the data, which has changed since
 -- Fails    GONE, STALE, REFUSED
 --@include commit sessions checks
 
@@ -20,8 +20,11 @@ end
 local answer = {}
 local sent, at = ARGV[4], 1
 while at <= #sent do
-  local id, arrival, token, given, progress, total, data, lines
+  local id, arrival, token, given, progress, total, data, lines, base
   id, arrival, token, given, progress, total, data, lines, at = unpack_from('>Hc0ddBddIc0H', sent, at)
+  if band(given, 4) ~= 0 then
+    base, at = unpack_from('>Ic0', sent, at)
+  end
   local job = find_job(id)
   local held = holds(session, job, arrival, token)
   answer[#answer + 1] = held and '\1' or '\0'
@@ -34,8 +37,11 @@ while at <= #sent do
       job.flags = with(job.flags, HAS_PROGRESS)
       happened(job, 'progress', string.format('%.14g/%.14g', progress, total), session.name)
     end
-    if band(given, 2) ~= 0 then
+    if base and data_of(job, story) ~= base then
+      answer[#answer] = '\2'
+    elseif band(given, 2) ~= 0 then
       keep_data(job, story, data)
+      story.large = base and without(story.large, UPDATED) or story.large
     end
     tell(job, story)
     change(job)

@@ -1,0 +1,56 @@
+"""What an edit of a job asks its store for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from headrace.errors import ConfigurationError
+from headrace.options import CARRIED, editable, edited_fields
+from headrace.store.facets import Edit, Editing, facet
+from headrace.values.codec import encode_value
+from headrace.values.durations import Instant, moment
+
+if TYPE_CHECKING:
+    from headrace.job import Job
+
+
+def edit_of(
+    job: Job[Any],
+    queue: str | None = None,
+    priority: int | None = None,
+    run_after: Instant | None = None,
+    headers: Mapping[str, str] | None = None,
+    expires: Instant | None = None,
+    data: Any = ...,
+    args: Sequence[Any] | None = None,
+    kwargs: Mapping[str, Any] | None = None,
+) -> Edit:
+    """The request. Everything that can be wrong with it is said here."""
+    app = job.app
+    facet(app.store, Editing)
+    run_at, delay = None, None
+    if run_after is not None:
+        run_at, delay = moment(run_after, app.zone, "run_after", app.clock.now())
+    given = {"queue": queue, "priority": priority, "headers": headers, "expires": expires}
+    said = {name: value for name, value in given.items() if value is not None}
+    before = job.snapshot.options if set(said) & set(CARRIED) else None
+    change = Edit(
+        **edited_fields("edit()", said, editable("job"), before),
+        run_at=run_at,
+        delay=delay,
+        data=None if data is ... else encode_value("data", data, app.payload_limit),
+        body=None if args is None and kwargs is None else _body(job, args or (), kwargs or {}),
+    )
+    if change == Edit():
+        raise ConfigurationError(
+            "edit() changes nothing: say queue=, priority=, run_after=, headers=, expires=, data= or args=."
+        )
+    return change
+
+
+def _body(job: Job[Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
+    task = job.app.tasks.get(job.task)
+    if task is None:
+        raise ConfigurationError(f"The app has no task {job.task!r}, so nobody can tell its arguments.")
+    return task.arguments.encode(tuple(args), dict(kwargs), job.app.payload_limit)

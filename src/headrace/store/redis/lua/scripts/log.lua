@@ -1,0 +1,23 @@
+-- log: add a line to the histories of jobs, in whatever state they are. That of a running job is among the lines of its run.
+--
+-- ARGV[2]     the line
+-- ARGV[3...]  job ids
+-- Answers     for each 1, or 0 if there is no such job
+-- Fails       REFUSED
+--@include acts
+
+check_format(call('HGET', META, 'format'))
+checks.text(ARGV[2], 'The line')
+return act_on(arguments(3), unless_full, function(job)
+  local worker = ''
+  if job.state == RUNNING then
+    local holder = session_of(job.session)
+    worker = holder and call('HGET', PREFIX .. 'session:' .. holder, 'name') or ''
+  elseif job.state >= DONE then
+    remember_end(job)
+  end
+  remember(job, now, 'log', ARGV[2], worker)
+  happened(job, 'log', ARGV[2], worker)
+  change(job)
+  return true
+end)

@@ -1,0 +1,164 @@
+"""What others add to a job while it runs: its run sees it, and neither side loses a change."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace import Headrace, Retry, current
+from headrace.records import Report
+from headrace.worker.reports import Said
+from processes import eventually
+
+from .test_isolation import run_script
+
+LONG = 20.0
+
+
+@pytest.fixture
+def app() -> Iterator[Headrace]:
+    app = Headrace("sqlite:///:memory:")
+    yield app
+    app.close()
+
+
+def test_a_run_sees_what_others_have_changed_at_its_next_renewal(app: Headrace) -> None:
+    seen: list[Any] = []
+
+    @app.task
+    def work() -> None:
+        run = current()
+        run.update({"own": 1})
+        seen.append(run.data)
+        assert run.job.update(others=2)
+        eventually(lambda: "others" in run.data, "the news")
+        seen.append(run.data)
+        run.update({**run.data, "own": 3})
+
+    job = work.enqueue()
+    worker = app.worker(session_timeout=3).start()
+    job.result(timeout=LONG)
+    worker.stop()
+    assert seen[0] == {"own": 1}
+    assert seen[1] == {"own": 1, "others": 2}
+    assert job.data == {"own": 3, "others": 2}
+
+
+def test_neither_side_loses_a_change(app: Headrace) -> None:
+    go_on = threading.Event()
+
+    @app.task
+    def count(to: int) -> None:
+        for number in range(1, to + 1):
+            current().update({**(current().data or {}), "run": number})
+            if number == to // 2:
+                go_on.set()
+
+    job = count.enqueue(2_000)
+    worker = app.worker().start()
+    go_on.wait(LONG)
+    for _ in range(50):
+        job.update(lambda data: {**(data or {}), "others": (data or {}).get("others", 0) + 1})
+    job.result(timeout=LONG)
+    worker.stop()
+    assert job.data == {"run": 2_000, "others": 50}
+
+
+def test_data_of_an_outcome_goes_on_top_of_what_others_have_changed(app: Headrace) -> None:
+    @app.task(retries=1)
+    def work() -> Any:
+        run = current()
+        if run.attempt == 1:
+            run.job.update(others=1, own=1)
+            raise Retry(delay=0, data={"own": 2})
+        return run.data
+
+    job = work.enqueue()
+    app.worker().run_until_empty()
+    assert job.result(timeout=0) == {"others": 1, "own": 2}
+
+
+def test_in_a_test_a_run_sees_changes_at_once(app: Headrace) -> None:
+    @app.task(retries=1)
+    def work() -> Any:
+        run = current()
+        if run.attempt == 1:
+            run.job.update(others=1)
+            assert run.data == {"others": 1}
+            run.job.update(others=2)
+            run.update({"others": 1, "own": 1})
+            run.job.log("line")
+            raise Retry(delay=0, data={**run.data, "more": 3})
+        return run.data
+
+    with app.testing() as t:
+        job = work.enqueue()
+        t.run_all()
+        assert job.result(timeout=0) == {"others": 2, "own": 1, "more": 3}
+
+
+def test_an_isolated_run_sees_and_loses_nothing_either(tmp_path: Path) -> None:
+    ran = run_script(
+        tmp_path,
+        """
+        from headrace import Snooze
+
+        @app.task(isolate=True)
+        def work() -> dict:
+            run = current()
+            if "more" in (run.data or {}):
+                return run.data
+            run.update({"own": 1})
+            seen = run.data
+            run.job.update(others=1)
+            end = time.monotonic() + 20
+            while "others" not in run.data and time.monotonic() < end:
+                time.sleep(0.01)
+            seen = run.data
+            run.job.update(others=2)
+            run.update({**seen, "own": 2})
+            run.job.update(others=3)
+            raise Snooze(0, data={**seen, "own": 2, "more": 1})
+        ---
+        job = work.enqueue()
+        worker = app.worker(session_timeout=3).start()
+        print(sorted(job.result(timeout=20).items()))
+        worker.stop()
+        """,
+    )
+    assert ran.stdout == "[('more', 1), ('others', 3), ('own', 2)]\n", ran.stderr
+
+
+def take(said: Said) -> Report:
+    class Lease:
+        ref, token, id = 1, 1, "a"
+
+    return said.take(Lease)  # type: ignore[arg-type]
+
+
+def test_what_a_task_changes_is_a_change_of_what_it_has_seen() -> None:
+    said = Said(b'{"a":1}')
+    said.hear(b'{"a":1,"b":1}')
+    said.change(b'{"a":2}')
+    report = take(said)
+    assert (report.data, report.base) == (b'{"a":2,"b":1}', b'{"a":1,"b":1}')
+    said.hear(b'{"a":1,"b":2}')
+    assert take(said).data == b'{"a":2,"b":2}'
+    said.change(b'{"a":3}')
+    assert said.look() == b'{"a":3,"b":2}'
+
+
+def test_what_is_said_while_a_report_is_under_way_goes_out_with_the_next() -> None:
+    said = Said(None)
+    said.change(b"1")
+    report = take(said)
+    said.change(b"2")
+    said.recorded(report)
+    again = take(said)
+    assert (report.data, report.base, again.data, again.base) == (b"1", b"", b"2", b"1")
+    said.recorded(again)
+    assert (take(said).data, take(said).base, said.look()) == (None, None, b"2")
