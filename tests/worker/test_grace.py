@@ -68,23 +68,34 @@ def test_a_job_is_warned_at_the_time_out_and_others_wait_for_the_grace(monkeypat
     app.close()
 
 
-def test_a_heartbeat_returns_by_when_the_next_one_is_due() -> None:
+def test_a_heartbeat_returns_when_the_lease_runs_out() -> None:
     app = Headrace("sqlite:///:memory:")
-    seen = []
-
-    @app.task(heartbeat="1 hour")
-    def with_heartbeat() -> None:
-        seen.append(current().heartbeat())
+    found: list[tuple[datetime, datetime, datetime]] = []
 
     @app.task
-    def without() -> None:
-        seen.append(current().heartbeat())
+    def work() -> None:
+        before, until = datetime.now(UTC), current().heartbeat()
+        eventually(lambda: current().heartbeat() > until, "a renewal, which the worker makes")
+        found.append((before, until, datetime.now(UTC)))
 
-    app.enqueue_many([with_heartbeat.call(), without.call()])
-    before = datetime.now(UTC)
-    app.worker().run_until_empty()
-    until, nothing = seen
-    assert nothing is None
-    assert until is not None
-    assert before + timedelta(hours=1) <= until <= datetime.now(UTC) + timedelta(hours=1)
+    work.enqueue()
+    worker = app.worker(session_timeout=3).start()
+    eventually(lambda: found, "the run")
+    worker.stop()
+    ((before, until, after),) = found
+    assert before < until <= after + timedelta(seconds=3)
     app.close()
+
+
+def test_a_heartbeat_in_a_test_returns_a_time_of_its_clock() -> None:
+    app = Headrace("sqlite:///:memory:")
+    found: list[datetime] = []
+
+    @app.task
+    def work() -> None:
+        found.append(current().heartbeat())
+
+    with app.testing() as t:
+        work.enqueue()
+        t.run_all()
+        assert found == [t.now + timedelta(hours=1)]

@@ -118,7 +118,7 @@ def test_an_isolated_run_sees_and_loses_nothing_either(tmp_path: Path) -> None:
             end = time.monotonic() + 20
             while "others" not in run.data and time.monotonic() < end:
                 time.sleep(0.01)
-            seen = run.data
+            seen = {**run.data, "until": run.heartbeat().timestamp() > time.time()}
             run.job.update(others=2)
             run.update({**seen, "own": 2})
             run.job.update(others=3)
@@ -130,7 +130,7 @@ def test_an_isolated_run_sees_and_loses_nothing_either(tmp_path: Path) -> None:
         worker.stop()
         """,
     )
-    assert ran.stdout == "[('more', 1), ('others', 3), ('own', 2)]\n", ran.stderr
+    assert ran.stdout == "[('more', 1), ('others', 3), ('own', 2), ('until', True)]\n", ran.stderr
 
 
 def take(said: Said) -> Report:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from contextvars import ContextVar
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from headrace.errors import ArgumentsError, HeadraceError, JobCancelled, JobFailed, JobNotFound, LeaseGone
 from headrace.records import Snapshot
@@ -170,16 +170,17 @@ class Context:
         """Add a line to the job's history."""
         self._run.say(lines=[log_line(line)])
 
-    def heartbeat(self) -> datetime | None:
+    def heartbeat(self) -> datetime:
         """Say that the job is alive: needed for tasks with `heartbeat=`. Raises `Cancelled` when it should stop.
 
-        Returns by when the next one is due; None: the task has no `heartbeat=`.
+        Returns when the lease runs out: until then no other worker gets the job. Renewals, which the worker makes by
+        itself, put that off, so a later heartbeat returns a later time.
         """
-        self._run.channel.heard(self._run)
+        channel = self._run.channel
+        channel.heard(self._run)
         self.check()
-        task = self._run.task
-        limit = None if task is None else task.options.heartbeat
-        return None if limit is None else datetime.now(UTC) + timedelta(milliseconds=limit)
+        left = channel.lease_until(self._run) - channel.steady()
+        return cast("datetime", as_datetime(self._app.clock.now() + left))
 
     # -- ending it in a transaction of its own --
 

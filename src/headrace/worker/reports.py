@@ -125,6 +125,10 @@ class Reports:
         """The data of a run's job, for its task to see."""
         return run.lease.data if run.said is None else run.said.look()
 
+    def lease_until(self, run: Run) -> int:
+        """Until when no other worker can have a run's job, on the steady clock."""
+        return run.sure_until or self._session.sure_until
+
     @property
     def due_at(self) -> float:
         """When what waits may be sent, on the monotonic clock."""

@@ -54,6 +54,9 @@ class Channel(Protocol):
     def look(self, run: Run) -> bytes | None:
         """The data of a run's job, for its task to see."""
 
+    def lease_until(self, run: Run) -> int:
+        """Until when no other worker can have a run's job, on the steady clock, as far as is known now."""
+
 
 class Run:
     """A run of a job, as the worker knows it. What its task may touch of it is its `context`."""

@@ -71,9 +71,10 @@ class Words(Struct, frozen=True):
 
 
 class News(Struct, frozen=True):
-    """What a child is told that asks: its job's data."""
+    """What a child is told that asks: its job's data, and until when its lease lasts."""
 
     data: bytes | None
+    lease_until: int
 
 
 decode_request = msgspec.msgpack.Decoder(Request).decode
@@ -264,6 +265,11 @@ class Wire:
         self._ask(run)
         return run.speaking.look()
 
+    def lease_until(self, run: Run) -> int:
+        if not run.sure_until:
+            self._ask(run)
+        return run.sure_until
+
     def _ask(self, run: Run) -> None:
         """Give a sign of life, and hear of changes."""
         with self._speaking:
@@ -271,3 +277,4 @@ class Wire:
             news = receive(self._connection, decode_news)
             if news is not None:  # (or the worker process is gone, and this one about to be)
                 run.speaking.hear(news.data)
+                run.sure_until = news.lease_until

@@ -185,7 +185,7 @@ class IsolatedExecutor:
                 run.say(progress=words.progress, data=words.data, base=words.base, lines=words.log)
             if words.asks:
                 with suppress(OSError):  # it has ended
-                    send(connection, News(run.channel.look(run)))
+                    send(connection, News(run.channel.look(run), run.channel.lease_until(run)))
         return None
 
     def stop_run(self, run: Run) -> None:
