@@ -114,10 +114,10 @@ class StoreHolder:
         if facet not in self.store.facets:
             raise refusal(self.store, facet, asked=what)
 
-    def require_option(self, facet: Facet, option: str) -> None:
+    def require_option(self, facet: Facet, option: str, what: str = "") -> None:
         """Refuse an option in words if the store can't do what it needs, and carries it in no other way either."""
         if option not in getattr(self.store, "CARRIES", ()):
-            self.require(facet, f"{option}=")
+            self.require(facet, what or f"{option}=")
 
     def sql(self, query: str, *values: Any) -> list[dict[str, Any]]:
         """Look at a SQLite store with one statement that reads. `values` are for its question marks.

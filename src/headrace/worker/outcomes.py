@@ -238,7 +238,7 @@ def rebase(outcome: Outcome, data: bytes | None) -> None:
 
 
 def _wait(run: Run, task: Task[Any, Any], signal: WaitFor) -> Outcome:
-    task.app.require(Facet.RELATIONS, "WaitFor")
+    task.app.require_option(Facet.RELATIONS, "wait_for", "WaitFor")
     note = f"for {len(signal.jobs)} job{'' if len(signal.jobs) == 1 else 's'}"
     return outcome_of(run, Kind.WAITING, after=signal.jobs, note=note)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headrace import Headrace, State, current
+from headrace import Headrace, State, WaitFor, current
 from headrace.dialects.bedrock.server.server import Options
 from headrace.errors import Unsupported
 from headrace.values.clock import SystemClock
@@ -50,6 +50,44 @@ def test_children_run_after_their_parent_which_then_runs_once_more(app: Headrace
     assert sorted(order[2:4]) == [(1, [job.id]), (2, [job.id])]
     assert order[4:] == [("whole", ["2", "3"])]
     assert ids(wire) == []
+
+
+def test_a_job_waits_for_its_children_and_keeps_its_data(app: Headrace, wire: Wire) -> None:
+    seen: list[Any] = []
+
+    @app.task(name="Part")
+    def part(number: int) -> None:
+        seen.append(number)
+
+    @app.task(name="Whole")
+    def whole(name: str) -> None:
+        children = current().children
+        seen.append((name, current().data, sorted(job.id for job in children)))
+        if not children:
+            child = part.using(after=[current().id], if_failed="wait")
+            raise WaitFor(*app.enqueue_many([child.call(1), child.call(2)]), data={"step": 2})
+
+    whole.enqueue("w")
+    app.worker().run_until_empty()
+    assert (seen[0], sorted(seen[1:3]), seen[3]) == (("w", None, []), [1, 2], ("w", {"step": 2}, ["2", "3"]))
+    assert ids(wire) == []
+
+
+@pytest.mark.parametrize("others", ["nothing else", "a child"])
+def test_a_job_can_wait_for_nothing_but_its_children(app: Headrace, others: str, caplog: Any) -> None:
+    @app.task(name="Part")
+    def part() -> None: ...
+
+    @app.task(name="Whole")
+    def whole(other: str) -> None:
+        child = part.using(after=[current().id], if_failed="wait")
+        raise WaitFor(app.job(other), *([child.enqueue()] if others == "a child" else []))
+
+    other = part.using(run_after="1 hour").enqueue()
+    job = whole.enqueue(other.id)
+    app.worker().run_until_empty()
+    assert job.refresh().state is State.FAILED
+    assert "a Bedrock job waits for its own children only" in caplog.text
 
 
 def test_a_child_waits_for_one_running_job(app: Headrace, wire: Wire) -> None:

@@ -7,12 +7,13 @@ worker's by now. Its time is kept by the session, on a clock that never jumps.
 from __future__ import annotations
 
 import itertools
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 
-from headrace.dialects.bedrock import mapping
+from headrace.dialects.bedrock import find, mapping
 from headrace.dialects.bedrock.client import commands
 from headrace.dialects.bedrock.client.client import Client
 from headrace.dialects.bedrock.client.commands import Call
@@ -42,8 +43,15 @@ from headrace.records import (
 from headrace.store.contract import Reported
 from headrace.values.clock import Clock
 
+log = logging.getLogger("headrace.bedrock")
+
 BETWEEN = 60_000
 """Milliseconds by which a job is late whose worker died between the two requests that a counted retry takes."""
+
+ONLY_CHILDREN = (
+    "WaitFor: a Bedrock job waits for its own children only. Enqueue them in the same run, with after=[current().id] "
+    "and if_failed='wait'."
+)
 
 _decode_jobs = msgspec.json.Decoder(FoundJobs).decode
 _encode = msgspec.json.Encoder().encode
@@ -140,6 +148,8 @@ class Exchanges:
             return [commands.finish_job(job_id)]
         if outcome.kind in (Kind.FAILED, Kind.BROKEN):
             return [commands.fail_job(job_id)]
+        if outcome.kind is Kind.WAITING:
+            return [self._wait(hold, outcome)]
         delay, moment = self._when(outcome)
         if outcome.kind is Kind.MOVED:
             queue, task = mapping.read_name(str(hold.found.name), self._tasks())
@@ -159,6 +169,14 @@ class Exchanges:
             commands.retry_job(job_id, next_run=later, ignore_repeat=True),
             commands.update_job(job_id, data, next_run=moment or str(hold.found.created)),
         ]
+
+    def _wait(self, hold: Hold, outcome: Outcome) -> Call[None]:
+        """FinishJob makes a job wait for its children, which are not handed out before; without any it would end it."""
+        job_id = hold.found.job_id
+        if not find.children(self._client, job_id) >= set(outcome.after):
+            log.error("job %s failed: %s", job_id, ONLY_CHILDREN)
+            return commands.fail_job(job_id)
+        return commands.finish_job(job_id, mapping.merge_data(hold.data, hold.said, outcome.data))
 
     def _when(self, outcome: Outcome) -> tuple[int | None, str | None]:
         """No delay, which needs no clock, or a moment on ours: RetryJob's own delay counts in whole seconds."""

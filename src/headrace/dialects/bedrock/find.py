@@ -114,6 +114,17 @@ def named(client: Client, names: Sequence[str]) -> set[int]:
     return set()
 
 
+def children(client: Client, job_id: int) -> set[str]:
+    """The children of a job that have not ended, as far as the server says."""
+    with suppress(BedrockError):
+        found = client.query(
+            f"SELECT jobID FROM jobs WHERE parentJobID = {int(job_id)} "  # noqa: S608  (a number)
+            "AND state IN ('QUEUED', 'RUNQUEUED', 'RUNNING', 'PAUSED')"
+        )
+        return {str(child) for (child,) in found.rows}
+    return set()
+
+
 def advice(client: Client) -> list[str]:
     """Jobs that would be lost with their worker."""
     rows = client.query(

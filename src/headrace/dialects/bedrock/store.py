@@ -63,7 +63,7 @@ class BedrockStore(OwnerlessStore[Session]):
     """
 
     facets = frozenset({Facet.DELAY, Facet.MOVE, Facet.REVIVE, Facet.SCHEDULES})
-    CARRIES: ClassVar = frozenset({"sequence", "after", "if_failed"})
+    CARRIES: ClassVar = frozenset({"sequence", "after", "if_failed", "wait_for"})
     REFUSES: ClassVar = {
         "priority": "Bedrock has six priorities: "
         f"{', '.join(str(level - DEFAULT_PRIORITY) for level in sorted(PRIORITIES))} (for its 0 to 1000).",

@@ -140,8 +140,10 @@ def query_job(job_id: int) -> Call[Object]:
     return Call("QueryJob", lambda reply: dict(reply.content), jobID=job_id)
 
 
-def finish_job(job_id: int, data: Mapping[str, Any] | None = None, *, ignore_repeat: bool = False) -> Call[None]:
-    """FinishJob: the run is over; `data` is for the next one, if it repeats."""
+def finish_job(
+    job_id: int, data: Mapping[str, Any] | bytes | None = None, *, ignore_repeat: bool = False
+) -> Call[None]:
+    """FinishJob: the run is over; `data` is for the next one, if it repeats or has children."""
     return Call("FinishJob", _nothing, jobID=job_id, data=data, ignoreRepeat=ignore_repeat or None)
 
 
