@@ -17,7 +17,7 @@ LACKS = {
     Facet.STATISTICS: "statistics", Facet.SETTINGS: "settings", Facet.EVENTS: "events",
     Facet.WHY: "way to tell why a job waits", Facet.SCHEDULES: "schedules", Facet.SQL: "SQL",
     Facet.CHOSEN_IDS: "ids that callers choose", Facet.THROUGHPUT: "in and out rates",
-    Facet.OUTSIDE: "way to add to a job from outside",
+    Facet.OUTSIDE: "way to add to a job from outside", Facet.BLOCKS: "block list",
 }  # fmt: skip
 
 
