@@ -21,7 +21,10 @@ from volume import volume
 from .helpers import Session, jobs
 
 WHOLE_INDEXES = {
+    "barred_task": "goes from task to task along an index",
     "batch_first": "reads the first row",
+    "blocked_tasks": "has a line per task that is blocked, of 1,000 at most",
+    "blocks": "has a line per task that is blocked, of 1,000 at most",
     "damaged": "looks at all jobs when a request has met a damaged one",
     "controls": "has a line per queue that somebody has said something about",
     "counts": "counts everything",
@@ -46,7 +49,7 @@ WHOLE_INDEXES = {
     "tags_most": "reads the first entries of its index",
     "settings": "shows all of a dozen",
     "snapshot": "is never run without a condition",
-    "special": "reads the first entry of three tables",
+    "special": "reads the first entry of some tables",
 }
 SORTED = {
     "counts": "groups what it counts",
