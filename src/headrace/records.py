@@ -324,6 +324,10 @@ class SessionSnapshot(Struct, frozen=True, kw_only=True):
     seen: int
     running: int
     alive: bool
+    memory: int | None = None
+    """How many bytes its process takes, as it said when it was renewed."""
+    stopping: bool = False
+    """An operator has asked it to stop."""
 
 
 class Renewal(Struct, frozen=True, gc=False):
@@ -340,6 +344,8 @@ class Renewal(Struct, frozen=True, gc=False):
     """Leases (ref, token, id) that the store knows of and the worker does not: the store has gone back in time."""
     data: dict[str, bytes] = {}
     """By job id, the data of those leases whose jobs were updated from outside since they were handed out."""
+    stop: bool = False
+    """An operator has asked the worker to stop."""
 
 
 class HistoryRecord(Struct, frozen=True, gc=False):
@@ -421,21 +427,6 @@ class Counts(Struct, frozen=True):
 
     queue: str
     by_state: dict[State, int]
-
-
-class Swept(Struct, frozen=True, gc=False):
-    """What a sweep did. `more` means: the bound was reached, come again."""
-
-    sessions_closed: int = 0
-    jobs_returned: int = 0
-    jobs_purged: int = 0
-    more: bool = False
-    ticks_in: int | None = None
-    """In how many milliseconds the next schedule ticks: for workers that have no free slot and so take no turns."""
-    failed_purged_early: int = 0
-    """Failed jobs among those purged that were younger than `failed-history`: ended jobs took too much memory."""
-    again_in: int | None = None
-    """In how many milliseconds to come again, where the store knows how many do. None: at the usual interval."""
 
 
 class Definition(Spec, frozen=True, kw_only=True):

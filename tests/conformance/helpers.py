@@ -143,9 +143,11 @@ class Worker:
             number = self.number = self.number + 1
         return self.store.run(self.store.report(self.id, number, reports, steady=self.clock.steady()))
 
-    def renew(self, *held: Lease, started: Sequence[Ref] = (), complete: int | None = None) -> Renewal:
+    def renew(
+        self, *held: Lease, started: Sequence[Ref] = (), complete: int | None = None, memory: int | None = None
+    ) -> Renewal:
         named = [(lease.ref, lease.token, lease.id) for lease in held]
-        return self.store.run(self.store.renew(self.id, named, started=started, complete=complete))
+        return self.store.run(self.store.renew(self.id, named, started=started, complete=complete, memory=memory))
 
     def close(self, crashed: Sequence[Ref] | None = ()) -> list[str]:
         return self.store.run(self.store.close_session(self.id, crashed=crashed))

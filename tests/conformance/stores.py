@@ -88,6 +88,7 @@ MODULES: dict[str, Claim] = {
     "test_settings": Facet.SETTINGS,
     "test_small_world": NATIVE,
     "test_statistics": Facet.STATISTICS,
+    "test_stopping": NATIVE,
     "test_tags": Facet.TAGS,
     "test_throughput": Facet.THROUGHPUT,
     "test_unique": Facet.UNIQUE,

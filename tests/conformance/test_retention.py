@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from headrace.errors import SessionGone
-from headrace.records import Filter, Kind, Put, Swept
-from headrace.store.contract import Facet, Store
+from headrace.records import Filter, Kind, Put
+from headrace.store.contract import Facet, Store, Swept
 from headrace.values.clock import ManualClock
 
 from .helpers import TIMEOUT, Worker, exists, look, new, put, saying

@@ -10,7 +10,7 @@ from headrace import Headrace
 from headrace.errors import Unsupported
 from headrace.ops import act, audit, blocks, edit, schedules, settings
 from headrace.ops.selection import Selection
-from headrace.records import Filter, State
+from headrace.records import Filter, SessionInfo, State
 from headrace.store import limits
 
 
@@ -44,6 +44,8 @@ def test_each_act_leaves_a_line(app: Headrace) -> None:
     act.pause(app, "default", "me")
     act.resume(app, "default")
     act.limit(app, "default", 3)
+    app.store.run(app.store.open(SessionInfo(id="s", name="w")))
+    act.stop_worker(app, "w")
     blocks.block(app, "add", "It is broken.")
     blocks.unblock(app, "add")
     blocks.unblock(app, "add")
@@ -64,6 +66,7 @@ def test_each_act_leaves_a_line(app: Headrace) -> None:
         ("pause", "queue default"),
         ("resume", "queue default"),
         ("limit", "queue default: 3"),
+        ("stop", "worker w"),
         ("block", "task add: It is broken."),
         ("unblock", "task add"),
         ("edit", c.id),
@@ -87,6 +90,7 @@ def test_many_jobs_are_one_line_that_names_some(app: Headrace) -> None:
 
 
 def test_what_was_not_done_leaves_none(app: Headrace) -> None:
+    assert act.stop_worker(app, "nobody") == []
     act.to_jobs(app, act.CANCEL, ["nobody"])
     act.purge(app, Filter(states=(State.DONE,)), 2**50)
     assert told(app) == []

@@ -117,6 +117,23 @@ def test_a_process_with_jobs_is_renewed_three_times_within_its_time_out(
     assert len(hands.renewals) == 11  # the first is due after 5 seconds
 
 
+def test_a_renewal_that_says_stop_is_noted_in_the_ledger(
+    app: Headrace, hands: Hands, ledger: Ledger, renew: Callable[[], int]
+) -> None:
+    """Of a supervisor and of a process alike: the supervisor looks there."""
+    hands.now += INFO.timeout
+    renew()
+    assert not ledger.asks_to_stop
+    app.store.run(app.store.stop_session(INFO.id))  # type: ignore[attr-defined]
+    hands.now += INFO.timeout
+    renew()
+    assert ledger.asks_to_stop
+    with closing(Pump(app, INFO.id, queues=["default"], slots=1)) as pump, closing(Ledger.shared()) as own:
+        pump.session._ledger = own
+        pump.session.renew([])
+        assert own.asks_to_stop
+
+
 def test_a_renewal_that_failed_is_repeated_soon(
     app: Headrace, hands: Hands, renew: Callable[[], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace.cli import exits
+from headrace.cli import exits, visible
 from headrace.cli.jobs import show_jobs
 from headrace.cli.options import existing_app, json_option, store_options
 from headrace.cli.output import show_fields, show_json, show_table
-from headrace.ops import look
+from headrace.ops import act, look
 from headrace.ops.documents import document, epoch_ms, job_document
 from headrace.values.text import ago, length, local, now_ms
 
@@ -20,19 +20,28 @@ if TYPE_CHECKING:
 
 @click.command("workers")
 @click.argument("name", required=False)
+@click.option("--stop", is_flag=True, help="Ask it to stop, as SIGTERM does.")
 @store_options
 @json_option
-def workers_command(name: str | None, store: str | None, app_path: str | None, as_json: bool) -> None:
+def workers_command(name: str | None, stop: bool, store: str | None, app_path: str | None, as_json: bool) -> None:
     """List the worker processes.
 
     One that has died is shown until a live one has given its jobs to others. PID is the process that runs the jobs.
     With NAME: all there is to know about that one, and the jobs that it runs.
 
+    With --stop that worker stops at its next renewal, within 15 seconds as a rule. It takes no more jobs and lets those
+    that run finish, as by SIGTERM. The whole worker stops: the supervisor and all of its processes. What
+    has started it, such as systemd, may start it again.
+
     \b
     Examples:
       headrace workers --json
-      headrace workers web-1:4711
+      headrace workers web-1-4711-1
+      headrace workers web-1-4711-1 --stop
     """
+    if stop:
+        _stop(name, store, app_path, as_json)
+        return
     with existing_app(store, app_path) as app:
         workers = look.workers(app, name)
         running = look.running(app, name) if workers and name is not None else []
@@ -54,8 +63,27 @@ def workers_command(name: str | None, store: str | None, app_path: str | None, a
         _show_workers(workers)
 
 
+def _stop(name: str | None, store: str | None, app_path: str | None, as_json: bool) -> None:
+    if name is None:
+        raise click.UsageError("Which worker is to stop? Write: headrace workers NAME --stop")
+    with existing_app(store, app_path) as app:
+        asked = act.stop_worker(app, name)
+    if as_json:
+        show_json({"asked": asked})
+    elif asked:
+        click.echo(visible(f"{name} stops when its session is next renewed, with all processes of its supervisor."))
+    else:
+        click.echo(visible(f"There is no worker {name!r} now."), err=True)
+    if not asked:
+        click.get_current_context().exit(exits.NOT_DONE)
+
+
 def _state(worker: WorkerFigures) -> str:
-    return "alive" if worker.alive else "dead"
+    return "dead" if not worker.alive else "stopping" if worker.stopping else "alive"
+
+
+def _memory(worker: WorkerFigures) -> str:
+    return "" if worker.memory is None else f"{worker.memory / 1_000_000:,.0f} MB"
 
 
 def _show_workers(workers: list[WorkerFigures]) -> None:
@@ -66,6 +94,7 @@ def _show_workers(workers: list[WorkerFigures]) -> None:
             str(worker.pid or ""),
             _state(worker),
             str(worker.running),
+            _memory(worker),
             ago(epoch_ms(worker.opened), now),
             # One that holds no job has nothing to renew, and need not be seen.
             ago(epoch_ms(worker.seen), now) if worker.running or not worker.alive else "idle",
@@ -73,8 +102,8 @@ def _show_workers(workers: list[WorkerFigures]) -> None:
         )
         for worker in workers
     ]
-    headings = ("name", "pid", "state", "running", "started", "seen", "queues")
-    show_table(headings, rows, whole="pid state running started seen", numbers="pid running")
+    headings = ("name", "pid", "state", "running", "memory", "started", "seen", "queues")
+    show_table(headings, rows, whole="pid state running memory started seen", numbers="pid running memory")
 
 
 def _show_worker(worker: WorkerFigures) -> None:
@@ -92,5 +121,6 @@ def _show_worker(worker: WorkerFigures) -> None:
             ("last seen", local(epoch_ms(worker.seen), now)),
             ("time-out", f"silent for {length(round(worker.timeout_seconds * 1000))}, it counts as dead"),
             ("running", str(worker.running)),
+            ("memory", _memory(worker)),
         ]
     )

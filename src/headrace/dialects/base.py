@@ -33,11 +33,10 @@ from headrace.records import (
     Renewal,
     Report,
     SessionSnapshot,
-    Swept,
     Take,
     Token,
 )
-from headrace.store.contract import Custody, Durability, Facet, Guard, NoGuard, Operation, Reported, Waiter
+from headrace.store.contract import Custody, Durability, Facet, Guard, NoGuard, Operation, Reported, Swept, Waiter
 from headrace.store.urls import HiddenUrl, shown_url
 from headrace.store.wakeup import Pokes
 
@@ -134,6 +133,7 @@ class DialectStore:
         *,
         started: Sequence[Ref] = (),
         complete: int | None = None,
+        memory: int | None = None,
     ) -> Operation[Renewal]:
         return self._renew(session, held, started, complete)
 

@@ -10,18 +10,20 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from headrace import outside
-from headrace.errors import ConfigurationError, StillNeeded
+from headrace.errors import ConfigurationError, StillNeeded, Unsupported
 from headrace.ops import audit
 from headrace.ops.forms import forms
 from headrace.ops.look import controls_course
 from headrace.ops.selection import Selection
-from headrace.records import Counts, Filter, Page, Snapshot, State
+from headrace.records import Counts, Filter, Page, SessionSnapshot, Snapshot, State
 from headrace.store import Store, damaged
 from headrace.store.contract import Migrating
 from headrace.store.courses import Course, ask
 from headrace.store.facets import Editing, Queues, Tags, facet
 from headrace.store.limits import DEPENDENCY
 from headrace.store.paging import PAGE, PASSES, following, whole_page_course
+from headrace.store.urls import shown_url
+from headrace.store.workers import StopsWorkers
 from headrace.values.names import check_queue, check_tags
 
 if TYPE_CHECKING:
@@ -374,6 +376,29 @@ def limit_course(app: Headrace, queue: str, running: int | None) -> Course[None]
 
 
 limit, alimit = forms(limit_course)
+
+
+# -- workers ---------------------------------------------------------------------------------------------
+
+
+def stop_worker_course(app: Headrace, name: str) -> Course[list[str]]:
+    """Ask the worker of this name, or session id, to stop as by SIGTERM: its whole supervisor, at its next renewal.
+
+    Returns the names of the worker processes that were asked.
+    """
+    store = app.store
+    if not isinstance(store, StopsWorkers):
+        raise Unsupported(f"{shown_url(store.url)} can't tell a worker to stop. Send SIGTERM to its process.")
+    sessions: list[SessionSnapshot] = yield store.sessions()
+    asked: list[str] = []
+    for info in [session.info for session in sessions if name in (session.info.name, session.info.id)]:
+        told: bool = yield store.stop_session(info.id)
+        asked += [info.name] * told
+    yield from audit.note(store, "stop", f"worker {name}" if asked else "")
+    return asked
+
+
+stop_worker, astop_worker = forms(stop_worker_course)
 
 
 # -- stores ----------------------------------------------------------------------------------------------

@@ -175,6 +175,10 @@ class WorkerFigures(Struct, frozen=True, kw_only=True, rename={"timeout_seconds"
     seen: datetime
     timeout_seconds: float
     """Silent for so long, it counts as dead."""
+    memory: int | None = None
+    """How many bytes the process takes, as it said when its session was last renewed."""
+    stopping: bool = False
+    """An operator has asked it to stop."""
 
 
 def workers_course(app: Headrace, name: str | None = None) -> Course[list[WorkerFigures]]:
@@ -201,6 +205,8 @@ def _worker(session: SessionSnapshot) -> WorkerFigures:
         opened=moment(session.opened),
         seen=moment(session.seen),
         timeout_seconds=info.timeout / 1000,
+        memory=session.memory,
+        stopping=session.stopping,
     )
 
 

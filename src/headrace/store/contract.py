@@ -19,6 +19,8 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum, StrEnum
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
+from msgspec import Struct
+
 from headrace.records import (
     Counts,
     ExchangeReply,
@@ -34,7 +36,6 @@ from headrace.records import (
     SessionInfo,
     SessionSnapshot,
     Snapshot,
-    Swept,
     Take,
     Token,
 )
@@ -108,6 +109,21 @@ class Reported(IntEnum):
     """The answer to a report. `CHANGED`: all but the data was recorded, as the job's data is not `base` any more."""
 
     LOST, OK, CHANGED = range(3)
+
+
+class Swept(Struct, frozen=True, gc=False):
+    """What a sweep did. `more` means: the bound was reached, come again."""
+
+    sessions_closed: int = 0
+    jobs_returned: int = 0
+    jobs_purged: int = 0
+    more: bool = False
+    ticks_in: int | None = None
+    """In how many milliseconds the next schedule ticks: for workers that have no free slot and so take no turns."""
+    failed_purged_early: int = 0
+    """Failed jobs among those purged that were younger than `failed-history`: ended jobs took too much memory."""
+    again_in: int | None = None
+    """In how many milliseconds to come again, where the store knows how many do. None: at the usual interval."""
 
 
 class Operation(Generic[T]):
@@ -276,11 +292,13 @@ class Store(Protocol):
         *,
         started: Sequence[Ref] = (),
         complete: int | None = None,
+        memory: int | None = None,
     ) -> Operation[Renewal]:
         """Keep the session alive, and learn which of the held leases (ref, token, id) are lost, cancelled or updated.
 
         Says so again and again until they are settled. `complete`: these were all that the session held after its
         request of this number; the answer tells what else it holds, as far as the store knows (`Renewal.strays`).
+        `memory`: how many bytes its process takes.
         """
 
     def close_session(self, session: str, *, crashed: Sequence[Ref] | None = ()) -> Operation[list[str]]:

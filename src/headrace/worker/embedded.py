@@ -17,6 +17,7 @@ from headrace.values.clock import SystemClock
 from headrace.values.durations import Duration, milliseconds
 from headrace.values.names import check_count, check_flag, check_name
 from headrace.worker.identity import introduce
+from headrace.worker.memory import resident_memory
 from headrace.worker.pump import Pump
 from headrace.worker.reconcile import reconcile
 from headrace.worker.session import MARGIN, RENEW_AGAIN, renew_within
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headrace.worker")
 
+GRACE = 30.0
+"""Seconds that jobs have to finish when a worker stops."""
 PAUSE = 0.5
 """Seconds before a worker looks again for a store that is not there."""
 
@@ -156,7 +159,7 @@ class Worker:
             self._trouble = error
             self._ready.set()
 
-    def stop(self, grace: float = 30.0) -> None:
+    def stop(self, grace: float = GRACE) -> None:
         """Stop taking jobs; let those that run finish for up to `grace` seconds; give the rest back."""
         self._stopped.set()
         if self._pump is not None:
@@ -164,7 +167,7 @@ class Worker:
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(grace + 10)
 
-    async def astop(self, grace: float = 30.0) -> None:
+    async def astop(self, grace: float = GRACE) -> None:
         """The same, from async code."""
         await asyncio.to_thread(self.stop, grace)
 
@@ -297,8 +300,10 @@ class Keeper:
             return min(due - sent, often)  # by then it may have jobs
         store = self._pump.app.store
         try:
-            store.run(store.renew(self._pump.session.id))
+            renewal = store.run(store.renew(self._pump.session.id, memory=resident_memory() or None))
             self._renewed = sent
+            if renewal.stop:
+                self._pump.session.to_stop = True
         except SessionGone:
             raise
         except StoreError as error:
@@ -307,8 +312,13 @@ class Keeper:
         return often
 
     def _watch(self) -> None:
-        """Asks the store nothing: while a renewal waits for an answer, time runs out all the same."""
+        """Asks the store nothing: while a renewal waits for an answer, time runs out all the same.
+
+        And stops the worker if an operator has asked for that.
+        """
         while not self._done.wait(self._margin / 4000):
+            if self._pump.session.to_stop:
+                self._pump.stop(GRACE)
             if self._steady() - self.last_renewal > self._timeout - self._margin:
                 self._pump.abandon()
                 return

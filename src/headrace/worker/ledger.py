@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 from headrace.records import Ref
 
-_HEADER = struct.Struct("<QQQ")  # the pump's last beat, whether it ended in good order, when it renewed its session
+_HEADER = struct.Struct("<QQQQ")
+"""The pump's last beat, whether it ended in good order, when it renewed its session, whether its worker is to stop."""
 _ENTRY = struct.Struct("<QQQq56s")  # kind of ref, began, deadline (0: none), ref as a number, or as text
 _NUMBERED = struct.Struct("<QQQq")  # the same without the text: most refs are numbers
 _UNUSED, _NUMBER, _TEXT = range(3)
@@ -54,6 +55,10 @@ class Ledger:
         """The store has answered a request that renews the session and was sent then."""
         struct.pack_into("<Q", self._map, 16, sent)
 
+    def ask_to_stop(self) -> None:
+        """The store has said that the whole worker is to stop."""
+        struct.pack_into("<Q", self._map, 24, 1)
+
     def enter(self, ref: Ref, began: int, limit: int | None) -> int:
         """Note that a job's function is entered; answers with the place to `leave`."""
         try:
@@ -87,6 +92,11 @@ class Ledger:
     def last_renewal(self) -> int:
         """When the pump sent the last request that renewed its session, on the steady clock; 0 before the first."""
         return int(struct.unpack_from("<Q", self._map, 16)[0])
+
+    @property
+    def asks_to_stop(self) -> bool:
+        """Whether the store has told the process that the whole worker is to stop."""
+        return bool(struct.unpack_from("<Q", self._map, 24)[0])
 
     @property
     def said_farewell(self) -> bool:

@@ -20,6 +20,7 @@ from headrace.records import ExchangeReply, Lease, Outcome, Ref, Renewal, Take, 
 from headrace.store import Operation, Store
 from headrace.values.glob import fits, is_glob
 from headrace.worker.ledger import Ledger
+from headrace.worker.memory import resident_memory
 
 log = logging.getLogger("headrace.worker")
 
@@ -87,6 +88,8 @@ class Session:
         """The store has said so."""
         self.parting = False
         """What is left to do is to settle what has ended."""
+        self.to_stop = False
+        """An operator has asked the whole worker to stop: its supervisor does so, or its keeper."""
         self.patient_until = math.inf
         """Until when, on the monotonic clock, a pump that is cut off waits for the store to settle what has ended."""
         self.asked = 0
@@ -144,8 +147,13 @@ class Session:
     def renew(self, held: Sequence[tuple[Ref, Token, str]], *, complete: bool = False) -> Renewal:
         """Ask once which of these leases still count. `complete`: they are all that is held here."""
         self._sent = self.steady()
-        renewal = self.store.run(self.store.renew(self.id, held, complete=self.number if complete else None))
+        number, memory = self.number if complete else None, resident_memory() or None
+        renewal = self.store.run(self.store.renew(self.id, held, complete=number, memory=memory))
         self.is_alive(renewal.ends, renewal.now)
+        if renewal.stop:
+            self.to_stop = True
+            if self._ledger is not None:
+                self._ledger.ask_to_stop()
         return renewal
 
     def is_alive(self, ends: int | None, now: int, sent: int | None = None) -> None:

@@ -35,6 +35,7 @@ from headrace.worker.custody import Custody
 from headrace.worker.identity import introduce, is_dead
 from headrace.worker.ledger import Ledger
 from headrace.worker.logs import LogChoice
+from headrace.worker.memory import resident_memory
 from headrace.worker.process import AT_ONCE, CONFIG_VARIABLE, EXIT_BAD_APP, EXIT_OK, ProcessConfig
 from headrace.worker.session import MARGIN, RENEW_AGAIN, renew_within
 
@@ -134,6 +135,7 @@ class Supervisor:
         try:
             while self._children or (self._to_start and not self._stopping):
                 self._obey_signals()
+                self._obey_operators()
                 self._start_processes()
                 self._reap()
                 self._renew()
@@ -156,6 +158,12 @@ class Supervisor:
                 self._stop_children()
             elif number == signal.SIGUSR1:
                 self._signal_all(signal.SIGUSR1)
+
+    def _obey_operators(self) -> None:
+        """Stop if the store has told a process, or this one in its stead, that the worker is to stop."""
+        if not self._stopping and any(child.ledger.asks_to_stop for child in self._children.values()):
+            log.info("an operator has asked this worker to stop", extra={"event": "worker_asked_to_stop"})
+            self._stop(signal.SIGTERM)
 
     def _stop(self, number: int) -> None:
         self._stopping += 1
@@ -379,10 +387,13 @@ class Supervisor:
         try:
             if crashpoints.armed:
                 crashpoints.reach("renew.before")
-            self._store.run(self._store.renew(child.info.id, started=started))
+            memory = resident_memory(child.process.pid) or None
+            renewal = self._store.run(self._store.renew(child.info.id, started=started, memory=memory))
             if crashpoints.armed:
                 crashpoints.reach("renew.after")
             child.renewed = sent
+            if renewal.stop:
+                child.ledger.ask_to_stop()
         except SessionGone as error:
             log.error("%s Ending its process.", error, extra={"event": "session_lost"})
             _signal(child, signal.SIGKILL)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-import os
 import random
 import time
 
 from headrace.errors import StoreError
 from headrace.store import Store
+from headrace.worker.memory import resident_memory
 from headrace.worker.ticker import Ticker
 
 log = logging.getLogger("headrace.worker")
@@ -64,12 +64,3 @@ class Upkeep:
             )
         if swept.more:
             self.due_at -= SWEEP_SECONDS * 0.95
-
-
-def resident_memory() -> int:
-    """Bytes of memory that this process has in use; 0 where the system does not say."""
-    try:
-        with open("/proc/self/statm", "rb") as statm:
-            return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:
-        return 0

@@ -142,3 +142,5 @@ class Session:
     number: int = 0
     answer: list[Verdict] | list[Reported] = field(default_factory=list)
     closed: bool = False
+    memory: int | None = None
+    stopping: bool = False

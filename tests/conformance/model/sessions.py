@@ -35,8 +35,9 @@ class Sessions(Core):
         *,
         started: Sequence[Ref] = (),
         complete: int | None = None,
+        memory: int | None = None,
     ) -> Step[Renewal]:
-        return Step(self._renew, session, held, started, complete)
+        return Step(self._renew, session, held, started, complete, memory)
 
     def _renew(
         self,
@@ -44,8 +45,10 @@ class Sessions(Core):
         named: Sequence[tuple[Ref, Token, str]],
         started: Sequence[Ref],
         complete: int | None,
+        memory: int | None,
     ) -> Renewal:
         session = self._live(session_id)
+        session.memory = session.memory if memory is None else memory
         self._mark_seen(session)
         self._mark_started(session, started)
         held = {(job.ref, job.token): job for job in self._held(session)}
@@ -59,7 +62,18 @@ class Sessions(Core):
                 for ref, token, job_id in named
                 if (ref, token) in held and held[ref, token].updated
             },
+            stop=session.stopping,
         )
+
+    def stop_session(self, session: str) -> Step[bool]:
+        return Step(self._stop_session, session)
+
+    def _stop_session(self, session_id: str) -> bool:
+        session = self.known_sessions.get(session_id)
+        if session is None or session.closed:
+            return False
+        session.stopping = True
+        return True
 
     def _strays(
         self, session: Session, named: Sequence[tuple[Ref, Token, str]], complete: int | None
@@ -99,6 +113,8 @@ class Sessions(Core):
                 seen=session.seen_at,
                 running=len(self._held(session)),
                 alive=not self._expired(session),
+                memory=session.memory,
+                stopping=session.stopping,
             )
             for session in self._open_sessions()
         ]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
-from headrace.records import State, Swept
+from headrace.records import State
 from headrace.store import limits
+from headrace.store.contract import Swept
 from headrace.store.settings import RESULTS_KEPT
 
 from .core import Core, Step

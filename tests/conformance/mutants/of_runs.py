@@ -8,7 +8,8 @@ from typing import Any
 from conformance.model import Model
 from conformance.model.records import Job, Session
 from headrace.errors import SessionGone, StaleRequest
-from headrace.records import Charge, Kind, Outcome, Ref, State, Swept, Take, Verdict
+from headrace.records import Charge, Kind, Outcome, Ref, State, Take, Verdict
+from headrace.store.contract import Swept
 
 from . import mutant
 

@@ -11,7 +11,7 @@ import pytest
 
 from headrace.dialects.workkit import WorkKitStore
 from headrace.dialects.workkit.payload import canonical
-from headrace.records import Swept
+from headrace.store.contract import Swept
 from headrace.values.clock import ManualClock
 from processes import TESTS, eventually
 from store.redis.servers import Server

@@ -36,7 +36,7 @@ from headrace.values.clock import ManualClock
 REQUESTS = (
     "put", "put_plain", "exchange", "exchange round robin", "report", "report a change", "renew", "open", "close",
     "sweep", "cancel", "delete", "revive", "wait", "watch", "events", "get", "find", "find by tag", "find by state",
-    "find by worker", "history", "counts", "sessions",
+    "find by worker", "history", "counts", "sessions", "stop",
     "tag", "track", "log", "update", "tags", "failures", "failing", "wait for a pattern", "settings",
     "set settings", "stats",
     "schedule_put", "schedule_delete", "schedules by name", "schedules in order", "schedules that are due", "tick",
@@ -183,7 +183,7 @@ class Scene:
             "report": lambda: store.report(worker.id, number, [saying(held[1], data=LARGE, log=[(0, "x")])]),
             "report a change": lambda: store.report(worker.id, number, [saying(held[0], data=b"D", base=LARGE * 2)]),
             "renew": lambda: store.renew(
-                worker.id, [(lease.ref, lease.token, lease.id) for lease in held], started=[held[3].ref]
+                worker.id, [(lease.ref, lease.token, lease.id) for lease in held], started=[held[3].ref], memory=5_000
             ),
             "open": lambda: store.open(SessionInfo(id="new", name="new", queues=("q",), tasks=("t",))),
             "close": lambda: store.close_session(worker.id, crashed=[held[0].ref]),
@@ -203,6 +203,7 @@ class Scene:
             "history": lambda: store.history("failed"),
             "counts": store.counts,
             "sessions": store.sessions,
+            "stop": lambda: store.stop_session(worker.id),
             "tag": lambda: store.tag(["old", "replaceable", "run 1", "nobody"], ["red"], ["blue"]),
             "track": lambda: store.track(["old", "run 1"]),
             "log": lambda: store.log(["old", "run 1", "in the row 1", "retry", "nobody"], "line"),

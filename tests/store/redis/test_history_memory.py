@@ -11,7 +11,8 @@ import pytest
 
 from conformance.helpers import Worker, new, outcome, put
 from headrace import Headrace
-from headrace.records import Filter, Kind, State, Swept
+from headrace.records import Filter, Kind, State
+from headrace.store.contract import Swept
 from headrace.store.redis.store import RedisStore
 from headrace.values.clock import ManualClock, SystemClock
 

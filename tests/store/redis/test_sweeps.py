@@ -9,8 +9,8 @@ import pytest
 
 from conformance.helpers import LONG, TIMEOUT, Worker, outcome, put
 from headrace import Headrace
-from headrace.records import SessionInfo, Swept
-from headrace.store.contract import Operation, TakingWaiter
+from headrace.records import SessionInfo
+from headrace.store.contract import Operation, Swept, TakingWaiter
 from headrace.store.redis.store import RedisStore
 from headrace.values.clock import ManualClock, SystemClock
 

@@ -26,12 +26,11 @@ from headrace.records import (
     SessionInfo,
     SessionSnapshot,
     Snapshot,
-    Swept,
     Take,
     Token,
     Verdict,
 )
-from headrace.store.contract import Facet, Operation, Reported, Waiter
+from headrace.store.contract import Facet, Operation, Reported, Swept, Waiter
 from headrace.store.redis.addresses import parse_for
 from headrace.store.redis.operation import Reply, Script, Steps
 from headrace.values.clock import Clock

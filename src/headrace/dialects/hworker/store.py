@@ -22,8 +22,8 @@ from headrace.dialects.lease_book import LeaseBook
 from headrace.dialects.on_redis import RedisDialect, Stepwise, test_clock
 from headrace.errors import ConfigurationError
 from headrace.options import CARRIED
-from headrace.records import Counts, Filter, NewJob, Page, Put, SessionInfo, Snapshot, Swept
-from headrace.store.contract import Facet, Operation, Waiter
+from headrace.records import Counts, Filter, NewJob, Page, Put, SessionInfo, Snapshot
+from headrace.store.contract import Facet, Operation, Swept, Waiter
 from headrace.store.redis.operation import Steps
 from headrace.values.clock import Clock
 

@@ -10,8 +10,8 @@ from headrace.dialects.lease_book import LeaseBook
 from headrace.dialects.on_redis import RedisDialect, Stepwise, test_clock
 from headrace.errors import ConfigurationError, Unsupported
 from headrace.options import CARRIED
-from headrace.records import Counts, Filter, NewJob, Page, Put, ScheduleRecord, SessionInfo, Snapshot, Swept, Tick
-from headrace.store.contract import Facet, Operation, Waiter
+from headrace.records import Counts, Filter, NewJob, Page, Put, ScheduleRecord, SessionInfo, Snapshot, Tick
+from headrace.store.contract import Facet, Operation, Swept, Waiter
 from headrace.store.facets import ScheduleLook, Ticked
 from headrace.store.redis.operation import Script, Steps
 from headrace.task import content_key

@@ -12,9 +12,9 @@ import msgspec
 from psycopg.errors import LockNotAvailable
 
 from headrace.errors import StoreBusy, StoreReadOnly, UniqueBusy
-from headrace.records import ExchangeReply, NewJob, Put, Ref, Swept, Token
+from headrace.records import ExchangeReply, NewJob, Put, Ref, Token
 from headrace.store import limits
-from headrace.store.contract import Durability, Guard, NoGuard, Operation, Waiter
+from headrace.store.contract import Durability, Guard, NoGuard, Operation, Swept, Waiter
 from headrace.store.facets import Rows
 from headrace.store.pools import Pool, awaited_by
 from headrace.store.postgres import calling, doctor, opening, plain, queries, within

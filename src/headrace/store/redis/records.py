@@ -250,7 +250,7 @@ def described(job_id: str, entry: Sequence[Any]) -> Snapshot:
 
 def renewal(reply: Sequence[Any], ids: Sequence[str]) -> Renewal:
     """What has become of the leases of jobs with these ids."""
-    now, codes, updated, *strays = reply
+    now, codes, updated, stop, *strays = reply
     threes = zip(strays[::3], strays[1::3], strays[2::3], strict=True)
     return Renewal(
         int(now),
@@ -258,6 +258,7 @@ def renewal(reply: Sequence[Any], ids: Sequence[str]) -> Renewal:
         [job_id for code, job_id in zip(codes, ids, strict=True) if code == 2],
         strays=[(int(ref), int(token), name(job_id)) for ref, token, job_id in threes],
         data={ids[place - 1]: data for place, data in zip(updated[::2], updated[1::2], strict=True)},
+        stop=bool(stop),
     )
 
 

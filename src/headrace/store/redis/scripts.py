@@ -24,7 +24,7 @@ TRANSITIONS = (
     "depend", "durations", "edit", "events", "exchange", "failing", "few", "get", "history", "lane", "log", "most",
     "names", "note", "open", "parents", "peek", "put", "put_plain", "renew", "report", "restore", "revive", "rights",
     "schedule_delete", "schedule_put", "schedules_get", "sessions", "set_aside", "settings_get", "settings_set",
-    "stage", "sweep", "tag", "tick", "take_back", "update", "wait", "walk", "watch",
+    "stage", "stop", "sweep", "tag", "tick", "take_back", "update", "wait", "walk", "watch",
 )  # fmt: skip
 MIGRATION = (
     "migrate_begin", "migrate_parents", "migrate_lanes", "migrate_statistics", "migrate_due",

@@ -26,7 +26,6 @@ from headrace.records import (
     SessionSnapshot,
     Snapshot,
     State,
-    Swept,
     Take,
     Tick,
     Token,
@@ -34,7 +33,7 @@ from headrace.records import (
     decode_session_info,
 )
 from headrace.store import damaged, limits
-from headrace.store.contract import CORE_FACETS, Facet, Operation, Reported, Waiter
+from headrace.store.contract import CORE_FACETS, Facet, Operation, Reported, Swept, Waiter
 from headrace.store.facets import (
     Batch,
     DayStats,
@@ -295,10 +294,15 @@ class RedisStore(OnRedis, RedisAudit, RedisBlocks):
         *,
         started: Sequence[Ref] = (),
         complete: int | None = None,
+        memory: int | None = None,
     ) -> Operation[Renewal]:
-        number = b"" if complete is None else b"%d" % complete
-        arguments = (session.encode(), requests.held(held), requests.numbers(started), number)
+        named = requests.held(held), requests.numbers(started)
+        numbers = (b"" if number is None else b"%d" % number for number in (complete, memory))
+        arguments = (session.encode(), *named, *numbers)
         return Script("renew", arguments, lambda reply, _: records.renewal(reply, [job_id for _, _, job_id in held]))
+
+    def stop_session(self, session: str) -> Operation[bool]:
+        return Script("stop", (session.encode(),), lambda reply, _: bool(reply))
 
     def close_session(self, session: str, *, crashed: Sequence[Ref] | None = ()) -> Operation[list[str]]:
         guilty = (b"all", b"") if crashed is None else (b"", requests.numbers(crashed))
@@ -440,13 +444,15 @@ def _count() -> Generator[Script[Any], Any, list[Counts]]:
 
 
 def _session(entry: Reply) -> SessionSnapshot:
-    info, opened, seen, running, alive, session = entry
+    info, opened, seen, running, alive, session, memory, stop = entry
     return SessionSnapshot(
         info=_info(info, session),
         opened=int(opened),
         seen=int(seen),
         running=running,
         alive=bool(alive),
+        memory=int(memory) if memory else None,
+        stopping=bool(stop),
     )
 
 

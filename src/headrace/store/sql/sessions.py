@@ -31,17 +31,22 @@ def open_session(tx: Transaction, info: SessionInfo) -> int:
 Held = Sequence[tuple[Ref, Token, str]]
 
 
-def renew_idle(tx: Transaction, session_id: str, held: Held) -> Renewal | None:
-    """Only leases need renewing: an idle worker writes nothing, but for a sign of life now and then."""
+def renew_idle(tx: Transaction, session_id: str, held: Held, memory: int | None) -> Renewal | None:
+    """Only leases need renewing: an idle worker writes nothing, but for a sign of life now and then, or if its process
+    takes an eighth more or less than is known."""
     session = find_session(tx, session_id)
     if tx.rows("holds_any", (session.seq,)) or is_silent(tx, session):
         return None
-    return Renewal(tx.now, [job_id for _, _, job_id in held], [])
+    if memory is not None and (session.memory is None or abs(memory - session.memory) * 8 > session.memory):
+        return None
+    return Renewal(tx.now, [job_id for _, _, job_id in held], [], stop=session.stop is not None)
 
 
-def renew(tx: Transaction, session_id: str, held: Held, started: Sequence[Ref], complete: int | None = None) -> Renewal:
+def renew(
+    tx: Transaction, session_id: str, held: Held, started: Sequence[Ref], complete: int | None, memory: int | None
+) -> Renewal:
     session = find_session(tx, session_id)
-    tx.execute("session_seen", (session.seq, tx.steady, tx.now))
+    tx.execute("session_renew", (session.seq, tx.steady, tx.now, memory))
     if started:
         mark_started(tx, session, started)
     lost: list[str] = []
@@ -54,7 +59,8 @@ def renew(tx: Transaction, session_id: str, held: Held, started: Sequence[Ref], 
         elif lease.flags & CANCELLING:
             cancelled.append(job_id)
     strays = _strays(tx, session, held, complete)
-    return Renewal(tx.now, lost, cancelled, strays=strays, data=_updated(tx, held, holds, lost))
+    data = _updated(tx, held, holds, lost)
+    return Renewal(tx.now, lost, cancelled, strays=strays, data=data, stop=session.stop is not None)
 
 
 def _updated(tx: Transaction, held: Held, holds: Mapping[Ref, Lease], lost: Sequence[str]) -> dict[str, bytes]:
@@ -156,7 +162,7 @@ def _give_back(
 def sessions(tx: Transaction) -> list[SessionSnapshot]:
     """All open sessions, dead ones that await their sweep included."""
     snapshots = []
-    for _, session_id, info, timeout, opened, seen, seen_at, running in tx.rows("sessions"):
+    for _, session_id, info, timeout, opened, seen, seen_at, running, memory, stop in tx.rows("sessions"):
         silent = max(timeout, tx.number("max-worker-age"))
         expired = run_out(tx, seen, timeout if running else silent)
         snapshots.append(
@@ -166,6 +172,8 @@ def sessions(tx: Transaction) -> list[SessionSnapshot]:
                 seen=seen_at,
                 running=running,
                 alive=not expired and not tx.guards.visibly_dead(session_id),
+                memory=memory,
+                stopping=stop is not None,
             )
         )
     return snapshots

@@ -353,11 +353,15 @@ class SqlStore(ABC):
         *,
         started: Sequence[Ref] = (),
         complete: int | None = None,
+        memory: int | None = None,
     ) -> Operation[Renewal]:
         return Step(
-            lambda tx: sessions.renew(tx, session, held, started, complete),
-            try_read_only=lambda tx: sessions.renew_idle(tx, session, held),
+            lambda tx: sessions.renew(tx, session, held, started, complete, memory),
+            try_read_only=lambda tx: sessions.renew_idle(tx, session, held, memory),
         )
+
+    def stop_session(self, session: str) -> Operation[bool]:
+        return Step(lambda tx: tx.change("session_stop", (session,)) > 0)
 
     def close_session(self, session: str, *, crashed: Sequence[Ref] | None = ()) -> Operation[list[str]]:
         self._unrecorded.pop(session, None)

@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from headrace.records import Ref, Swept
+from headrace.records import Ref
 from headrace.store import damaged, limits
+from headrace.store.contract import Swept
 from headrace.store.settings import RESULTS_KEPT
 from headrace.store.sql import (
     admission,

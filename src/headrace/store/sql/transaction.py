@@ -183,6 +183,8 @@ class Session(NamedTuple):
     answer: bytes
     closed: int | None
     name: str
+    memory: int | None
+    stop: int | None
 
 
 def find_session(tx: Transaction, session_id: str, *, settles: bool = False) -> Session:

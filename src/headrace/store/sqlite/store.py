@@ -16,11 +16,10 @@ from headrace.records import (
     NewJob,
     Put,
     Ref,
-    Swept,
     Token,
 )
 from headrace.store import limits
-from headrace.store.contract import Durability, Guard, NoGuard, Operation, Waiter
+from headrace.store.contract import Durability, Guard, NoGuard, Operation, Swept, Waiter
 from headrace.store.facets import (
     Rows,
 )

@@ -3,6 +3,7 @@
 --   '=' and d arrival of each of the guilty), number, name, info, timeout, opened, seen (steady clock: what expiry is measured by),
 --   seen_at (wall clock: for people), request (the number of the last one answered), answer (a byte per outcome or
 --   report), handed (the ids it handed out, msgpack), hungry (the queues it is registered for as hungry, msgpack),
+--   memory (bytes that its process takes), stop (an operator has asked it to),
 --   unfinished (what an exchange has left to the next, msgpack: see queues.lua),
 --   queue:<name> and task:<name> for all that it listens to and knows
 --
@@ -19,7 +20,7 @@ end
 local function read_session(id)
   local key = session_key(id)
   local found = call('HMGET', key, 'closed', 'number', 'name', 'timeout', 'seen', 'request', 'answer', 'hungry',
-    'unfinished', 'closing')
+    'unfinished', 'closing', 'stop')
   if found[1] and not found[10] then
     return { closed = true, key = key, id = id }
   end
@@ -30,7 +31,7 @@ local function read_session(id)
     id = id, key = key, held = PREFIX .. 'held:' .. id, number = tonumber(found[2]) or 0, name = found[3] or '',
     timeout = tonumber(found[4]) or 0, seen = tonumber(found[5]) or 0, request = tonumber(found[6]) or 0,
     answer = found[7] or '', hungry = found[8] or '', unfinished = found[9] or '', closing = found[10],
-    closed = found[10] and true or nil,
+    closed = found[10] and true or nil, stop = found[11],
   }
 end
 

@@ -2,7 +2,7 @@
 
 -- name: session_get
 -- A session, as a request needs it.
-SELECT seq, timeout, seen, number, answer, closed, name FROM session WHERE id = ?1 /*lock*/
+SELECT seq, timeout, seen, number, answer, closed, name, memory, stop FROM session WHERE id = ?1 /*lock*/
 
 -- name: session_open
 -- Begin a session.
@@ -13,8 +13,16 @@ INSERT INTO session (id, info, name, timeout, opened, seen, seen_at, number, ans
 UPDATE session SET info = ?2 WHERE id = ?1
 
 -- name: session_seen
--- Renew a session.
+-- A session has asked something again.
 UPDATE session SET seen = ?2, seen_at = ?3 WHERE seq = ?1
+
+-- name: session_renew
+-- Renew a session, and what its process takes, if that is known.
+UPDATE session SET seen = ?2, seen_at = ?3, memory = coalesce(?4, memory) WHERE seq = ?1
+
+-- name: session_stop
+-- Ask the worker of a session to stop.
+UPDATE session SET stop = 1 WHERE id = ?1 AND closed IS NULL
 
 -- name: session_answer
 -- Record a request as answered, and the session as seen (unless these are null).
@@ -28,7 +36,7 @@ UPDATE session SET closed = ?2, answer = ?3 WHERE seq = ?1
 -- All open sessions, and how many jobs each holds.
 SELECT
     session.seq, session.id, info, timeout, opened, seen, seen_at,
-    (SELECT count(*) FROM job WHERE state = {RUNNING} AND job.session = session.seq)
+    (SELECT count(*) FROM job WHERE state = {RUNNING} AND job.session = session.seq), memory, stop
 FROM session
 WHERE closed IS NULL
 ORDER BY session.seq

@@ -67,7 +67,9 @@ CREATE TABLE session (
     seen_at INTEGER NOT NULL,        -- the same moment on the wall clock: for people
     number INTEGER NOT NULL,         -- of the last request answered
     answer BLOB NOT NULL,            -- its verdicts, one byte each
-    closed INTEGER
+    closed INTEGER,
+    memory INTEGER,                  -- bytes that its process takes, as a renewal has said
+    stop INTEGER                     -- 1: an operator has asked it to stop
 ) STRICT;
 CREATE INDEX session_open ON session (seq) WHERE closed IS NULL;
 CREATE INDEX session_closed ON session (closed) WHERE closed IS NOT NULL;

@@ -71,6 +71,10 @@ CREATE TABLE barred (
 ) STRICT;
 CREATE INDEX barred_task ON barred (task, job);
 
+-- What the process of a session takes, and whether it is to stop.
+ALTER TABLE session ADD COLUMN memory INTEGER;
+ALTER TABLE session ADD COLUMN stop INTEGER;
+
 -- How soon a job that was handed out by a rate starts.
 ALTER TABLE laned ADD COLUMN start_within INTEGER;
 

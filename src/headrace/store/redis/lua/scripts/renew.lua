@@ -5,10 +5,11 @@
 -- ARGV[3]  leases held: H id, d arrival, d token
 -- ARGV[4]  spare leases that were started: d arrival each
 -- ARGV[5]  the number of the request after which these leases were all that the session held; may be empty or left out
+-- ARGV[6]  how many bytes the session's process takes; may be empty or left out
 -- Answers  {now, a byte per lease: 0 held, 1 lost, 2 cancelled; {place of a lease, data of its job, ...} of jobs that were updated
---          from outside; then, of each lease beyond those: arrival, token, id}
--- Fails    GONE
---@include sessions hungry
+--          from outside; 1 if the session is asked to stop, else 0; then, of each lease beyond those: arrival, token, id}
+-- Fails    GONE, REFUSED
+--@include sessions hungry checks
 
 local session = live_session(ARGV[2])
 local hungry = hungry_for(session)
@@ -18,15 +19,24 @@ for _, name in ipairs(hungry) do
   end
 end
 
+local memory = (ARGV[6] or '') ~= '' and tonumber(ARGV[6])
+if memory then
+  checks.integer(memory, 0, LATEST, 'The memory of the session')
+end
+
 local function mark_seen()
   even_when_full()
-  call('HSET', session.key, 'seen', string.format('%.0f', steady), 'seen_at', string.format('%.0f', now))
+  local values = { 'seen', string.format('%.0f', steady), 'seen_at', string.format('%.0f', now) }
+  if memory then
+    values[5], values[6] = 'memory', string.format('%.0f', memory)
+  end
+  call('HSET', session.key, unpack(values))
 end
 
 if ARGV[3] == '' and ARGV[4] == '' and ((ARGV[5] or '') == '' or call('SCARD', session.held) == 0) then
   mark_seen() -- that is all that an idle one needs
   stay_hungry(hungry)
-  return { string.format('%.0f', now), '', {} }
+  return { string.format('%.0f', now), '', {}, session.stop and 1 or 0 }
 end
 --@include commit plain
 
@@ -88,7 +98,7 @@ end
 
 commit(mark_seen)
 stay_hungry(hungry)
-local reply = { string.format('%.0f', now), table.concat(answer), news }
+local reply = { string.format('%.0f', now), table.concat(answer), news, session.stop and 1 or 0 }
 for i = 1, math.min(#strays, MOST_STRAYS) do
   reply[#reply + 1] = string.format('%.0f', strays[i].arrival)
   reply[#reply + 1] = string.format('%.0f', strays[i].token)
