@@ -7,12 +7,14 @@ import json
 from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from headrace import Headrace
+from headrace.errors import Unsupported
 from headrace.ops.documents import document, job_document
 from headrace.ops.look import JobDetails
 from headrace.ops.overview import Overview
@@ -115,3 +117,13 @@ def test_times_are_in_utc_and_units_are_in_names(app: Headrace) -> None:
     (line,) = document(overview.overview(app))["failures"]
     assert line["failed_at"].endswith("Z")
     assert {"in_per_second", "out_per_second"} <= set(document(overview.overview(app).queues[0]))
+
+
+def test_groups_have_no_times_where_the_store_keeps_none(app: Headrace) -> None:
+    from headrace.ops import look
+
+    (group,) = look.failures(app)
+    assert group.by_hour is not None
+    assert (len(group.by_hour), group.first_seen, group.last_seen) == (48, group.newest, group.newest)
+    with patch.object(type(app.store), "failure_times", side_effect=Unsupported("no times")):
+        assert look.failures(app) == [replace(group, first_seen=None, last_seen=None, by_hour=None)]
