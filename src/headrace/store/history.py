@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from headrace.records import HistoryRecord, Snapshot, State
-from headrace.values.codec import ErrorText, clean, decode_error
+from headrace.values.codec import ErrorText, clean, decode_error, encode_error
 
 
 def complete_history(job: Snapshot, recorded: Iterable[HistoryRecord], most: int) -> list[HistoryRecord]:
@@ -47,7 +47,7 @@ def _before_its_lines(events: list[HistoryRecord]) -> int:
 # -- attempts ----------------------------------------------------------------------------------------
 
 LONGEST_MESSAGE, LONGEST_TRACEBACK, LONGEST_DATA = 1_000, 4_000, 2_000
-"""What a history keeps of these, in characters, half from each end."""
+"""What a history keeps of these, in characters, half from each end; an error that is no longer is kept as it is."""
 
 
 class Account(Struct, frozen=True, omit_defaults=True):
@@ -59,18 +59,27 @@ class Account(Struct, frozen=True, omit_defaults=True):
     after: str | None = None
 
 
+class _Encoded(Struct, frozen=True, omit_defaults=True):
+    """The same, with an error that is JSON already."""
+
+    error: msgspec.Raw | None = None
+    before: str | None = None
+    after: str | None = None
+
+
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Account).decode
 
 
 def encode_account(error: bytes | None, before: bytes | None, after: bytes | None) -> bytes:
     """What is kept of a run's error, and of its job's data."""
-    told = None
-    if error is not None:
+    if error is not None and len(error) > LONGEST_TRACEBACK:
         text = decode_error(error)
-        told = ErrorText(text.type, clean(text.message, LONGEST_MESSAGE), clean(text.traceback, LONGEST_TRACEBACK))
+        error = encode_error(
+            ErrorText(text.type, clean(text.message, LONGEST_MESSAGE), clean(text.traceback, LONGEST_TRACEBACK))
+        )
     both = (None if data is None else clean(data.decode(errors="replace"), LONGEST_DATA) for data in (before, after))
-    return _encode(Account(told, *both))
+    return _encode(_Encoded(None if error is None else msgspec.Raw(error), *both))
 
 
 def decode_account(encoded: bytes | None) -> Account:
