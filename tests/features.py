@@ -39,7 +39,7 @@ OPERATIONS = {
     "tick": "ticks of schedules",
 }
 RIDES_ON = {
-    "limit": "lane", "rate": "lane", "sequence": "lane", "if_failed": "after",
+    "limit": "lane", "rate": "lane", "weight": "lane", "sequence": "lane", "if_failed": "after",
     "unique_key": "unique", "unique_for": "unique", "on_clash": "unique",
 }  # fmt: skip
 """Options that mean something beside another one only."""

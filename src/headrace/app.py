@@ -128,6 +128,7 @@ class Headrace(StoreHolder, Hooks):
         lane: str | None = None,
         limit: int | None = None,
         rate: str | tuple[int, Duration] | None = None,
+        weight: int | None = None,
         sequence: str | None = None,
     ) -> TaskDecorator: ...
 

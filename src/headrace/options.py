@@ -33,6 +33,7 @@ from headrace.values.names import (
     check_priority,
     check_queue,
     check_tags,
+    check_weight,
 )
 
 if TYPE_CHECKING:
@@ -229,6 +230,8 @@ class JobOptions(TypedDict, total=False):
         Option(_unless_none(lambda _, value: parse_rate(value)), "How many jobs of the lane may start: '10/minute'."),
     ]
     """How many jobs of the lane may start within how long: "10/minute", "100 per 5 seconds", (10, timedelta(...))."""
+    weight: Annotated[int, Option(_unless_none(check_weight), "How many jobs of the lane run to one of another lane.")]
+    """The lane's share: 3 is three jobs to one of a lane without a weight, as long as both have jobs that wait."""
     sequence: Annotated[
         str,
         Option(
@@ -345,7 +348,7 @@ def check_options(taker: str, given: Mapping[str, Any], known: Mapping[str, Opti
 
 # -- rules about several options -----------------------------------------------------------------------
 
-_OF_LANES = ("lane", "limit", "rate", "sequence")
+_OF_LANES = ("lane", "limit", "rate", "weight", "sequence")
 AS_THEY_ARE = ("queue", "priority", "max_crashes", "tags", "expires", "require_worker")
 """Fields of `NewJob` with the names and the values of options."""
 
@@ -414,15 +417,15 @@ def lane_of(options: Mapping[str, Any]) -> Lane | None:
     """The lane that options speak of, its key as it was written."""
     said = {name: value for name, value in options.items() if value is not None}
     if "sequence" in said:
-        for name in ("lane", "limit", "rate"):
+        for name in ("lane", "limit", "rate", "weight"):
             if name in said:
                 raise ConfigurationError(f"A sequence runs one job at a time: {name}= can't be said beside sequence=.")
         return Lane(said["sequence"], limit=1, sequence=True)
     if "lane" in said:
         starts, per = said.get("rate", (None, 1_000))
-        return Lane(said["lane"], limit=said.get("limit"), rate=starts, per=per)
+        return Lane(said["lane"], limit=said.get("limit"), rate=starts, per=per, weight=said.get("weight", 1))
     if said:
-        raise ConfigurationError("limit= and rate= hold for the jobs of a lane: add lane='a key'.")
+        raise ConfigurationError("limit=, rate= and weight= hold for the jobs of a lane: add lane='a key'.")
     return None
 
 
@@ -463,7 +466,7 @@ class TaskOptions(Struct, frozen=True, kw_only=True):
     headers: Mapping[str, str]
     expires: Expiry | None
     lane: dict[str, Any]
-    """Of lane, limit, rate and sequence those that it sets."""
+    """Of lane, limit, rate, weight and sequence those that it sets."""
 
 
 def task_options(given: Mapping[str, Any], retries: int, backoff: Backoff) -> TaskOptions:

@@ -60,6 +60,7 @@ class Lane(Struct, frozen=True, gc=False):
 
     `limit`: how many may run at once. `rate`: how many may start within any `per` milliseconds.
     `sequence`: one at a time in the order of their puts, and a job keeps its turn until it has come to an end.
+    `weight`: how many follow each other before other lanes have their turn.
     """
 
     key: str
@@ -67,6 +68,7 @@ class Lane(Struct, frozen=True, gc=False):
     rate: int | None = None
     per: int = 1_000
     sequence: bool = False
+    weight: int = 1
 
 
 class Expiry(Struct, frozen=True, omit_defaults=True, gc=False):

@@ -107,7 +107,7 @@ def test_what_jobs_and_events_are_asked_by_is_written_out(method: Any, source: A
 
 
 def test_a_task_has_a_value_for_each_of_its_options() -> None:
-    of_lanes = {"lane", "limit", "rate", "sequence"}
+    of_lanes = {"lane", "limit", "rate", "weight", "sequence"}
     assert set(TaskOptions.__struct_fields__) == set(OF_TASK) - of_lanes | {"own_retries", "lane"}
 
 

@@ -93,6 +93,7 @@ MODULES: dict[str, Claim] = {
     "test_throughput": Facet.THROUGHPUT,
     "test_unique": Facet.UNIQUE,
     "test_waiting": NATIVE,
+    "test_weights": Facet.LANES,
 }
 """What each module of the suite is about. Single tests may need more: `@pytest.mark.needs(Facet...)`."""
 

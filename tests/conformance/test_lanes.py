@@ -253,7 +253,10 @@ def test_a_lane_is_a_sequence_or_not_as_long_as_it_has_jobs(store: Store, worker
 
 @pytest.mark.parametrize(
     "wrong",
-    [Lane(""), Lane("k", limit=0), Lane("k", rate=0), Lane("k", rate=10_001), Lane("k", rate=1, per=0)],
+    [
+        *(Lane(""), Lane("k", limit=0), Lane("k", rate=0), Lane("k", rate=10_001), Lane("k", rate=1, per=0)),
+        *(Lane("k", weight=0), Lane("k", weight=1_001)),
+    ],
     ids=str,
 )
 def test_a_lane_that_makes_no_sense_is_refused(store: Store, wrong: Lane) -> None:

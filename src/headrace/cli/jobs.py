@@ -211,4 +211,5 @@ def _lane(lane: Lane) -> str:
     if lane.sequence:
         return f"{lane.key}, in sequence"
     limit = "" if lane.limit is None else f", at most {lane.limit} at once"
-    return lane.key + limit + ("" if lane.rate is None else f", {lane.rate} per {length(lane.per)}")
+    weight = "" if lane.weight == 1 else f", weight {lane.weight}"
+    return lane.key + limit + ("" if lane.rate is None else f", {lane.rate} per {length(lane.per)}") + weight

@@ -8,7 +8,7 @@ from headrace.errors import ConfigurationError, DependencyCycle
 from headrace.records import Lane, NewJob, ScheduleRecord
 from headrace.store.facets import Edit
 from headrace.values.codec import ErrorText, decode_error, encode_error
-from headrace.values.names import check_count
+from headrace.values.names import check_count, check_weight
 
 DEPENDENCY = "dependency"
 """The group of jobs that failed because of others that they came after."""
@@ -20,6 +20,8 @@ EDGES_TO_CHECK = 10_000
 """How far the search for a cycle goes."""
 MOST_PARENTS = 10_000
 HIGHEST_RATE = 10_000
+LANES_AHEAD = 1_000
+"""How many milliseconds after now a lane's round is due at most, however fast its rounds follow each other."""
 LATELY = 10_000
 """How many of the newest jobs, and of those that ended last in each way, in and out rates are derived from."""
 EXPIRED = "expired"
@@ -143,6 +145,16 @@ def _check_numbers(what: str, lane: Lane) -> None:
         raise ConfigurationError(f"{what}: a rate is from 1 to {HIGHEST_RATE:,} starts, not {lane.rate}.")
     if lane.per < 1:
         raise ConfigurationError(f"{what}: a rate is per 1 millisecond or more, not {lane.per}.")
+    check_weight(f"{what}: weight", lane.weight)
+
+
+def round_at(after: int, now: int) -> int:
+    """When a lane's next round is due: now, or at `after` if that is later, but not far ahead of the clock.
+
+    >>> round_at(5, 10), round_at(12, 10), round_at(9_999, 10)
+    (10, 12, 1010)
+    """
+    return max(now, min(after, now + LANES_AHEAD))
 
 
 def start_within(per: int, needed: int, before: int) -> int:

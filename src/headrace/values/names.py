@@ -11,6 +11,8 @@ from headrace.values.glob import is_glob
 LONGEST = 200
 HIGHEST_COUNT = 2**48 - 1
 """The highest number that all stores keep exactly."""
+HIGHEST_WEIGHT = 1_000
+"""The largest share of a lane."""
 TEST_MARK = "~"
 """What the names of queues of test traffic begin with, and no others (see `headrace.traffic`)."""
 LOWEST_PRIORITY, HIGHEST_PRIORITY = -1_000_000, 1_000_000
@@ -156,6 +158,19 @@ def check_count(what: str, value: object, least: int = 0) -> int:
     if value > HIGHEST_COUNT:
         raise ConfigurationError(f"{what} goes up to {HIGHEST_COUNT:,}.")
     return value
+
+
+def check_weight(what: str, value: object) -> int:
+    """A lane's share.
+
+    >>> check_weight("weight", 5_000)
+    Traceback (most recent call last):
+    headrace.errors.ConfigurationError: weight goes up to 1,000.
+    """
+    weight = check_count(what, value, 1)
+    if weight > HIGHEST_WEIGHT:
+        raise ConfigurationError(f"{what} goes up to {HIGHEST_WEIGHT:,}.")
+    return weight
 
 
 _BYTES = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "KI": 2**10, "MI": 2**20, "GI": 2**30}

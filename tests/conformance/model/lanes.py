@@ -72,17 +72,24 @@ class Lanes(Core):
 
     def _admit(self, lane: LaneRecord) -> None:
         """Give the next one its turn, if it is time."""
-        line = [job for job in self.jobs.values() if job.in_lanes_line and self._lane_of(job) is lane]
-        if not line or lane.front or lane.turn:
+        jobs = self.jobs.values()
+        line = [job for job in jobs if job.in_lanes_line and self._lane_of(job) is lane]
+        running = [job for job in jobs if job.state is State.RUNNING and self._lane_of(job) is lane]
+        is_full = lane.lane.limit is not None and len(running) >= lane.lane.limit
+        if lane.front or lane.turn or (is_full and not lane.lane.sequence):
             return
-        if lane.lane.sequence:
+        if not line:
+            self._end_round(lane, early=True)
+        elif lane.lane.sequence:
             lane.turn = min(line, key=lambda job: job.ref)
             self._begin_turn(lane, lane.turn, lane.turn.due > self.clock.now())
         else:
-            head = min(line, key=Job.place)
-            running = [job for job in self._members(head.queue, lane.lane.key) if job.state is State.RUNNING]
-            if lane.lane.limit is None or len(running) < lane.lane.limit:
-                self._make_front(lane, head)
+            self._make_front(lane, min(line, key=Job.place))
+
+    def _end_round(self, lane: LaneRecord, early: bool = False) -> None:
+        """The lane's weight has been handed out, or it has nothing left to hand out."""
+        if lane.served >= (1 if early else lane.lane.weight):
+            lane.served, lane.round_at = 0, max(lane.round_at, self.clock.now()) + 1
 
     def _begin_turn(self, lane: LaneRecord, job: Job, later: bool) -> None:
         job.in_lanes_line = False
@@ -96,7 +103,8 @@ class Lanes(Core):
         now = self.clock.now()
         job.in_lanes_line = False
         lane.front_due = job.due
-        job.due = max(now + lane.taken, lane.earliest())
+        place = lane.round_at if lane.served else limits.round_at(lane.round_at, now)
+        job.due = max(place, lane.earliest())
         job.state = State.READY if lane.earliest() <= now else State.SCHEDULED
         lane.front = job
         self._tell(queue=job.queue)
@@ -112,7 +120,9 @@ class Lanes(Core):
         if lane is None:
             return
         lane.front = None
-        lane.taken += 1
+        lane.round_at = lane.round_at if lane.served else job.due
+        lane.served += 1
+        self._end_round(lane)
         if lane.lane.rate:
             now, last = self.clock.now(), lane.starts[-1] if lane.starts else 0
             job.start_within = limits.start_within(lane.lane.per, grace, last - now)
@@ -136,6 +146,8 @@ class Lanes(Core):
         if lane.turn is job:
             lane.turn = None
         self._admit(lane)
+        if not self._members(*key):
+            lane.served = lane.round_at = 0
         self._forget_lane(key)
 
     def _forget_lane(self, key: tuple[str, str]) -> None:

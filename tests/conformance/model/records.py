@@ -120,8 +120,10 @@ class LaneRecord:
     """In a sequence: the one that the others wait for."""
     starts: list[int] = field(default_factory=list)
     """When the last `rate` of them were, at the latest."""
-    taken: int = 0
-    """How many of its jobs the present take has handed out."""
+    served: int = 0
+    """How many jobs of the present round have been handed out."""
+    round_at: int = 0
+    """The due time of the first of these; or no earlier than which the next round is due."""
 
     def earliest(self) -> int:
         """When the rate allows the next start."""

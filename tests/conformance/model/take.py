@@ -43,8 +43,6 @@ class Handing(Core):
             self._note(job, "started", worker=job.worker)
             self._happened(job, "started", worker=job.worker)
             self._started_in_lane(job, take.grace)
-        for lane in self.lanes.values():
-            lane.taken = 0
         if self.has_failed_some:
             self._work_off()
 

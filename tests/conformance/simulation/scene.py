@@ -17,12 +17,17 @@ LANES = (
     Lane("fair"),
     Lane("one", limit=1),
     Lane("order", sequence=True),
-    Lane("slow", rate=2, per=3_000),
-    Lane("two", limit=2),
+    Lane("slow", rate=2, per=3_000, weight=2),
+    Lane("two", limit=2, weight=3),
     Lane("strict", limit=1, rate=1, per=1_000),
     Lane("slow order", rate=1, per=2_000, sequence=True),
 )
-CHANGING = (Lane("loose", limit=1), Lane("loose", limit=3, rate=1), Lane("loose"), Lane("loose", sequence=True))
+CHANGING = (
+    Lane("loose", limit=1),
+    Lane("loose", limit=3, rate=1),
+    Lane("loose", weight=3),
+    Lane("loose", sequence=True),
+)
 """One lane, put to different uses."""
 TOGETHER = frozenset({Facet.RELATIONS, Facet.LANES, Facet.QUEUES, Facet.EDIT, Facet.WHY, Facet.BLOCKS})
 """Facets of jobs that wait for each other, in one way or another: a store has all of them or none."""

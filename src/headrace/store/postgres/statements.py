@@ -15,7 +15,7 @@ from headrace.store.sql import codes
 from headrace.store.sql.admission import DUE_AT_ONCE
 from headrace.store.sql.transaction import EVERYONE, INLINE
 from headrace.values.durations import MOST_STARTS
-from headrace.values.names import LONGEST, TEST_MARK
+from headrace.values.names import HIGHEST_WEIGHT, LONGEST, TEST_MARK
 
 SCHEMA_VERSION = 1
 UNIQUE_WAIT = 2_000
@@ -38,7 +38,8 @@ _CONSTANTS = {
     "SUBSCRIBER": SUBSCRIBER, "EVERYONE": EVERYONE, "INLINE": INLINE, "LONGEST_NAME": LONGEST,
     "UNIQUE_WAIT": UNIQUE_WAIT, "DUE_AT_ONCE": DUE_AT_ONCE, "OK": f"{Verdict.OK:02x}", "NOT_PLAIN": NOT_PLAIN,
     "NOT_HERE": NOT_HERE, "MOST_STARTS": MOST_STARTS, "SILENT": DEFINITIONS["max-worker-age"].default,
-    "TEST": TEST_MARK, "SCHEMA": "{SCHEMA}", "KEY": "{KEY}",  # these are each store's own
+    "HIGHEST_WEIGHT": HIGHEST_WEIGHT, "TEST": TEST_MARK,
+    "SCHEMA": "{SCHEMA}", "KEY": "{KEY}",  # these are each store's own
 }  # fmt: skip
 
 _WORDS: tuple[tuple[str, str], ...] = (
@@ -97,8 +98,8 @@ WRITING = {name: _locking(text, "FOR UPDATE", "FOR UPDATE SKIP LOCKED") for name
 """In transactions that write: what they read of jobs and sessions is locked, so that it is so until they end."""
 SETS = {
     "put": "tttnnnnnnbbt", "job_set": "nttnnnnnnnnnntbbn", "job_flags": "nn", "take_one": "nnnnnn", "tag_add": "nt",
-    "done": "nnnbnnnnbn", "lane_set": "nnnnnnnnnnnn", "laned_put": "ntnnnnnnnnn", "laned_set": "nnnnnn",
-    "remember": "nntttb", "lane_new": "ttnnnn", "edge_put": "nnn", "follower_put": "nn", "group_failing": "tnnb",
+    "done": "nnnbnnnnbn", "lane_set": "n" * 15, "laned_put": "ntnnnnnnnnnn", "laned_set": "nnnnnn",
+    "remember": "nntttb", "lane_new": "ttnnnnn", "edge_put": "nnn", "follower_put": "nn", "group_failing": "tnnb",
     "bar": "nt",
 }  # fmt: skip
 """Statements that take many rows as one value per column, of these `arrays.KINDS`. No two rows change the same one."""

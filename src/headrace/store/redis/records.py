@@ -279,10 +279,10 @@ def lane(queue: str, reply: Sequence[Any]) -> LaneSnapshot | None:
     """What lua/scripts/lane.lua tells about a lane."""
     if not reply:
         return None
-    key, limit, rate, per, sequence, running, runs, front, blocked, next_start = reply
+    key, limit, rate, per, sequence, running, runs, front, blocked, next_start, weight = reply
     return LaneSnapshot(
         queue=queue,
-        lane=Lane(text(key), limit or None, rate or None, per, bool(sequence)),
+        lane=Lane(text(key), limit or None, rate or None, per, bool(sequence), weight),
         running=tuple(map(name, running)),
         runs=runs,
         front=name(front) or None,

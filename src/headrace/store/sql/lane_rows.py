@@ -34,6 +34,9 @@ class Record:
     turn: int | None
     starts: int
     forget_at: int | None
+    weight: int
+    served: int
+    round_at: int
     queue: str
     key: str
     was: tuple[Any, ...] = ()
@@ -43,19 +46,24 @@ class Record:
 
     @property
     def definition(self) -> Lane:
-        return Lane(self.key, self.limit, self.rate, self.per, bool(self.sequence))
+        return Lane(self.key, self.limit, self.rate, self.per, bool(self.sequence), self.weight)
 
     def define(self, wanted: Lane) -> None:
         self.limit, self.rate, self.per, self.sequence = wanted.limit, wanted.rate, wanted.per, int(wanted.sequence)
+        self.weight = wanted.weight
+
+    def end_round(self, now: int) -> None:
+        """The next round of the lane comes behind those that other lanes begin now."""
+        self.served, self.round_at = 0, max(self.round_at, now) + 1
 
     def columns(self) -> tuple[Any, ...]:
         return (
             self.seq, self.limit, self.rate, self.per, self.sequence, self.unfinished, self.running, self.front,
-            self.front_due, self.turn, self.starts, self.forget_at,
+            self.front_due, self.turn, self.starts, self.forget_at, self.weight, self.served, self.round_at,
         )  # fmt: skip
 
 
-_CHANGING = 12
+_CHANGING = 15
 """So many columns of a lane may change: those before its queue."""
 
 
@@ -74,12 +82,13 @@ class Laned:
     rank: int
     due: int
     start_within: int | None
+    weight: int
     was: tuple[Any, ...] | None = None
     """These columns, as they are in the database. None: they are new."""
 
     @property
     def definition(self) -> Lane:
-        return Lane(self.key, self.limit, self.rate, self.per, bool(self.sequence))
+        return Lane(self.key, self.limit, self.rate, self.per, bool(self.sequence), self.weight)
 
     @property
     def in_line(self) -> tuple[int, int, int]:
@@ -89,7 +98,7 @@ class Laned:
     def columns(self) -> tuple[Any, ...]:
         return (
             self.job, self.key, self.limit, self.rate, self.per, self.sequence, self.place, self.lane, self.rank,
-            self.due, self.start_within,
+            self.due, self.start_within, self.weight,
         )  # fmt: skip
 
 
@@ -118,17 +127,21 @@ class LaneRows:
 
     # -- loading --
 
-    def load(self, jobs: Sequence[Job], most: int | None = None, *, starting: bool = False) -> None:
-        """The lanes of jobs, and of each so many next in line, or as many as may come up when the jobs leave it.
+    def load(self, jobs: Sequence[Job], slots: int | None = None, *, starting: bool = False) -> None:
+        """The lanes of jobs, and of each as many next in line as may come up when they leave it.
 
-        `starting`: they leave it to run, so that none follows where a limit allows one more.
+        `slots`: so many leave the lines of all these lanes, by weight. `starting`: they leave them to run, so that none
+        follows where a limit allows one more.
         """
         self._load_laned(job.seq for job in jobs)
         places = [(job.queue, self._laned[job.seq].key) for job in jobs]
         self.find_all(places)
         moving = {job.seq for job in jobs}
-        if most is None:
+        if slots is None:
             most = 1 + max(Counter(places).values())
+        else:
+            weights = [lane.weight for place in places if (lane := self._lanes[place]) is not None]
+            most = 1 + -(-slots * max(weights, default=1) // (sum(weights) or 1))
         if starting:
             places = [place for place in places if not self._is_full_with_one_more(place)]
         self.load_lines(places, moving, most)
@@ -185,7 +198,7 @@ class LaneRows:
         """Load lanes, and make those that are not there as they are meant here."""
         self.find_all(wanted)
         absent = [
-            (queue, lane.key, lane.limit, lane.rate, lane.per, int(lane.sequence))
+            (queue, lane.key, lane.limit, lane.rate, lane.per, int(lane.sequence), lane.weight)
             for (queue, _), lane in wanted.items()
             if self._lanes[queue, lane.key] is None
         ]
@@ -197,7 +210,7 @@ class LaneRows:
         for seq, queue, key in made:
             meant = wanted[queue, key]
             limits = meant.limit, meant.rate, meant.per, int(meant.sequence)
-            lane = Record(seq, *limits, 0, 0, None, None, None, 0, None, queue, key)
+            lane = Record(seq, *limits, 0, 0, None, None, None, 0, None, meant.weight, 0, 0, queue, key)
             lane.was = lane.columns()
             self._line(seq).whole = lane.forgotten = True  # until a job comes into it
             self._lanes[queue, key] = lane
@@ -264,8 +277,9 @@ class LaneRows:
     def add(self, seq: int, wanted: Lane) -> None:
         """A new job is in a lane."""
         self._laned[seq] = Laned(
-            seq, wanted.key, wanted.limit, wanted.rate, wanted.per, int(wanted.sequence), ELSEWHERE, None, 0, 0, None
-        )
+            seq, wanted.key, wanted.limit, wanted.rate, wanted.per, int(wanted.sequence), ELSEWHERE, None, 0, 0, None,
+            wanted.weight,
+        )  # fmt: skip
 
     def put_at(
         self, lane: Record, seq: int, place: int, rank: int = 0, due: int = 0, start_within: int | None = None

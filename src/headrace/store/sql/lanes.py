@@ -86,6 +86,7 @@ def part(work: WorkingSet, job: Job) -> None:
         lane.turn = None
     _admit(work, lane)
     if not lane.unfinished:
+        lane.served = lane.round_at = 0
         latest = _last_start(work, lane)
         lane.forget_at = latest + lane.per if latest else 0
         lane.forgotten = lane.forget_at <= work.now
@@ -173,6 +174,8 @@ def _admit(work: WorkingSet, lane: Record) -> None:
         return
     head = work.lanes.head(lane)
     if head is None:
+        if lane.served:
+            lane.end_round(work.now)
         return
     job = work.job(head.job)
     if lane.sequence:
@@ -191,13 +194,13 @@ def _begin_turn(work: WorkingSet, lane: Record, job: Job, due: int, later: bool)
 
 def _make_front(work: WorkingSet, lane: Record, job: Job, due: int) -> None:
     lane.front, lane.front_due = job.seq, due
-    taken = work.tx.taken.get(lane.seq, 0)
     earliest = _earliest(work, lane)
+    place = max(lane.round_at if lane.served else limits.round_at(lane.round_at, work.now), earliest)
     if earliest > work.now:
-        _schedule(work, lane, job, max(work.now + taken, earliest))
+        _schedule(work, lane, job, place)
     else:
         work.lanes.put_at(lane, job.seq, ELSEWHERE)
-        job.state, job.due = READY, work.now + taken
+        job.state, job.due = READY, place
         work.tx.news(lane.queue)
 
 
@@ -220,8 +223,11 @@ def start(work: WorkingSet, job: Job, grace: int) -> None:
         work.lanes.add_start(lane, work.now + 2 * within)
         work.lanes.drop_starts(lane, lane.starts - lane.rate)
     work.lanes.put_at(lane, job.seq, RUNS, start_within=within)
-    taken = work.tx.taken
-    taken[lane.seq] = taken.get(lane.seq, 0) + 1
+    if not lane.served:
+        lane.round_at = job.due
+    lane.served += 1
+    if lane.served >= lane.weight:
+        lane.end_round(work.now)
     _admit(work, lane)
 
 

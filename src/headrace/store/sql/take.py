@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import heappop, heappush
-from itertools import chain, islice
+from itertools import chain, islice, starmap
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -16,6 +16,7 @@ from headrace.records import NO_EXTRAS, Extras, Lease, Take
 from headrace.store import limits
 from headrace.store.sql import admission, lanes, queues
 from headrace.store.sql.codes import AFTER, ALL, BODY, CANCELLING, EXPIRES, LANED, LARGE_BODY, RECURRING, RESUMED, SPARE
+from headrace.store.sql.lane_rows import Laned
 from headrace.store.sql.relation_rows import decode
 from headrace.store.sql.transaction import Transaction
 from headrace.store.sql.working_set import Job, WorkingSet
@@ -249,7 +250,7 @@ class _Beside:
         parents = {job: decode(ids) for job, ids, _, _ in of(AFTER, "relations_some")}
         ticks = {job: tick for job, _, tick, _ in of(RECURRING, "recurrences")}
         if within is None:
-            within = {job: start_within for job, *_, start_within in of(LANED, "laned_some")}
+            within = {laned.job: laned.start_within for laned in starmap(Laned, of(LANED, "laned_some"))}
         self.extras = {
             ref: Extras(
                 after=parents.get(ref, ()),
@@ -331,7 +332,7 @@ class Handing:
             jobs = self._load(queue, slots + 1 if few else wanted + (limits.PASSED_IN_A_STEP if self._passes else 0))
             in_lanes = [job for job in (jobs[:slots] if few else jobs) if job.flags & LANED]
             if in_lanes:
-                self._work.lanes.load(in_lanes, 1 + -(-slots // len(in_lanes)), starting=not self._passes)
+                self._work.lanes.load(in_lanes, slots, starting=not self._passes)
             self._lines[queue] = [_place(job) for job in jobs]
             self._sure[queue] = slots + 1 if few and len(jobs) > slots else ALL
         elif self._sure[queue] == 0:

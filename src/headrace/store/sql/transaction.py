@@ -61,7 +61,6 @@ class Transaction(ABC):
         "queues",
         "steady",
         "stop",
-        "taken",
     )
 
     now: int
@@ -83,8 +82,6 @@ class Transaction(ABC):
         """A running job is to stop: all workers should look."""
         self.put_off = False
         """A lane has put off a job: when the next one falls due may have changed."""
-        self.taken: dict[int, int] = {}
-        """How many jobs of which lane this take has handed out."""
         self._settings: dict[str, int] = {}
         self.listened = False
         """There is a subscriber to events."""

@@ -155,6 +155,7 @@ BEGIN
         'expires', CASE WHEN expires IS NOT NULL THEN jsonb_build_object('after', expires) END, 'after', after, 'if_failed', coalesce(check_option(options, 'if_failed', 'policy'), 'fail'),
         'lane', CASE WHEN lane IS NOT NULL THEN jsonb_strip_nulls(jsonb_build_object(
             'key', lane, 'sequence', options ? 'sequence', 'rate', rate->0, 'per', trunc(1000 * (rate->>1)::numeric),
+            'weight', check_option(options, 'weight', 'weight')::bigint,
             'limit', CASE WHEN options ? 'sequence' THEN 1 ELSE check_option(options, 'limit', 'count')::bigint END
         )) END
     );
@@ -189,7 +190,7 @@ $$;
 CREATE FUNCTION check_options(options jsonb) RETURNS void LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
     known text[] := '{queue,priority,max_crashes,run_after,retries,timeout,keep_result,headers,expires,tags,unique_key,unique_for,
-        on_clash,after,if_failed,lane,limit,rate,sequence,id,test,require_worker}';
+        on_clash,after,if_failed,lane,limit,rate,weight,sequence,id,test,require_worker}';
     wrong text;
 BEGIN
     IF jsonb_typeof(options) <> 'object' THEN RAISE EXCEPTION 'options is an object' USING ERRCODE = '22023'; END IF;
@@ -199,7 +200,7 @@ BEGIN
         WHEN options ? 'on_clash' AND NOT options ?| CASE options->>'on_clash' WHEN 'replace' THEN '{unique_key}' ELSE '{unique_key,id}' END::text[]
             THEN 'on_clash needs unique_key, or an id that it does not replace'
         WHEN options ? 'if_failed' AND NOT options ? 'after' THEN 'if_failed needs after'
-        WHEN options ?| '{limit,rate}' AND NOT options ? 'lane' THEN 'limit and rate need lane'
+        WHEN options ?| '{limit,rate,weight}' AND NOT options ? 'lane' THEN 'limit, rate and weight need lane'
         WHEN options ? 'sequence' AND options ?| '{lane,after}' THEN 'a sequence has no lane, and does not wait for other jobs'
     END;
     IF wrong IS NOT NULL THEN
@@ -217,6 +218,7 @@ BEGIN
             AND text !~ CASE name WHEN 'queue' THEN '^{TEST}|[[:cntrl:]*?[]' ELSE '[[:cntrl:]]' END
         WHEN 'priority' THEN jsonb_typeof(value) = 'number' AND text ~ '^-?\d{1,7}$' AND abs(text::numeric) <= 1000000
         WHEN 'count' THEN jsonb_typeof(value) = 'number' AND text ~ '^\d{1,14}$' AND (name = 'retries' OR text::numeric > 0)
+        WHEN 'weight' THEN jsonb_typeof(value) = 'number' AND text ~ '^[1-9]\d{0,3}$' AND text::int <= {HIGHEST_WEIGHT}
         WHEN 'seconds' THEN jsonb_typeof(value) = 'number' AND text::numeric BETWEEN 0 AND 1e11 AND (name <> 'timeout' OR text::numeric > 0)
         WHEN 'rate' THEN text ~ '^\[\d{1,9}, \d{1,9}(\.\d+)?\]$' AND (value->>0)::int BETWEEN 1 AND {MOST_STARTS} AND (value->>1)::numeric >= 0.001
         WHEN 'flag' THEN jsonb_typeof(value) = 'boolean'

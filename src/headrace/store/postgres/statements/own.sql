@@ -56,7 +56,7 @@ DELETE FROM arrival WHERE seq IN (SELECT value FROM json_each(?1))
 -- The first jobs of lanes' own lines, so many of each, in order.
 SELECT head.* FROM json_each(?1)
 JOIN LATERAL (
-    SELECT job, key, running_limit, rate, per, sequence, place, lane, rank, due, start_within FROM laned
+    SELECT job, key, running_limit, rate, per, sequence, place, lane, rank, due, start_within, weight FROM laned
     WHERE lane = value AND place = {IN_LINE}
     ORDER BY rank, due, job LIMIT ?2
 ) AS head ON TRUE

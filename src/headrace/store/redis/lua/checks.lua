@@ -7,7 +7,7 @@ local checks = on_demand()
 makers[checks] = function()
   checks.SAID = { after = true, if_failed = true, lane = true, tags = true, schedule = true, tick = true, tracked = true,
     expires = true, nonce = true }
-  checks.SAID_OF_LANES = { key = true, limit = true, rate = true, per = true, sequence = true }
+  checks.SAID_OF_LANES = { key = true, limit = true, rate = true, per = true, sequence = true, weight = true }
   checks.packed = {}
   checks.POLICIES = { wait = true, fail = true, run = true }
 
@@ -119,7 +119,7 @@ makers[checks] = function()
     if lane.key == '' then
       checks.refuse('The lane of job ' .. id .. ' needs a key.')
     end
-    for name, most in pairs({ limit = LATEST, rate = HIGHEST_RATE, per = LATEST }) do
+    for name, most in pairs({ limit = LATEST, rate = HIGHEST_RATE, per = LATEST, weight = HIGHEST_WEIGHT }) do
       checks.integer(lane[name] or 1, 1, most, 'The `' .. name .. '` of the lane of job ', id)
     end
     if lane.sequence and lane.sequence ~= true then

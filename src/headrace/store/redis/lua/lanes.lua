@@ -3,10 +3,13 @@
 --
 -- A lane is named by its queue and its key: length of the queue's name, colon, queue, colon, key. What is kept of it in
 -- {ns}:lanes, as msgpack:
---   key, limit, rate, per, sequence   as in the newest job that was put into it
+--   key, limit, rate, per, sequence,  as in the newest job that was put into it
+--   weight (nil: 1)
 --   number                            how many jobs it has that have not come to an end
 --   front, front_due                  the id of its front, and when that was due before the lane said when
 --   first                             in a sequence, the id of the job that is first
+--   served                            how many jobs of the present round have been handed out, if any
+--   round_at                          the due time of the first of these; or no earlier than which the next round is due
 --@include admission
 
 makers[lanes] = function()
@@ -32,8 +35,7 @@ makers[lanes] = function()
       local length = name:match('^%d+') or ''
       lane = {
         queue = name:sub(#length + 2, #length + 1 + (tonumber(length) or 0)), kept = kept, line = PREFIX .. 'lane:' .. name, runs = PREFIX .. 'runs:' .. name, starts = PREFIX .. 'starts:' .. name,
-        running = call('ZCARD', PREFIX .. 'runs:' .. name), started = {},
-        taken = 0, taken_back = {}, never = {},
+        running = call('ZCARD', PREFIX .. 'runs:' .. name), started = {}, taken_back = {}, never = {},
       }
       lanes.known[name] = lane
     end
@@ -63,7 +65,7 @@ makers[lanes] = function()
   function lanes.wanted_lane(wanted)
     return {
       key = wanted.key, limit = wanted.limit, rate = wanted.rate, per = wanted.per or 1000,
-      sequence = wanted.sequence or nil, number = 0,
+      sequence = wanted.sequence or nil, weight = wanted.weight ~= 1 and wanted.weight or nil, number = 0,
     }
   end
 
@@ -86,12 +88,21 @@ makers[lanes] = function()
     return start and start + lane.kept.per or 0
   end
 
-  -- Into the line of the queue, behind the others, or as soon as the rate allows it. One that follows others of its lane
-  -- in the same exchange stands behind as many of other lanes.
+  -- The next round of the lane comes behind those that other lanes begin now.
+  function lanes.end_round(kept)
+    kept.served, kept.round_at = nil, math.max(kept.round_at or 0, now) + 1
+  end
+
+  -- Into the line of the queue, at the place of the lane's round, or as soon as the rate allows it. A round that follows others of
+  -- its lane stands behind as many of other lanes.
   function lanes.make_front(lane, job)
-    local earliest = lanes.next_start(lane)
-    lane.kept.front, lane.kept.front_due = job.id, job.due
-    job.due = math.max(now + lane.taken, earliest)
+    local earliest, kept = lanes.next_start(lane), lane.kept
+    kept.front, kept.front_due = job.id, job.due
+    local place = kept.round_at or 0
+    if not kept.served then
+      place = math.max(now, math.min(place, now + LANES_AHEAD))
+    end
+    job.due = math.max(place, earliest)
     if earliest > now then
       schedule(job)
     else
@@ -119,6 +130,9 @@ makers[lanes] = function()
     while not kept.front and not kept.first and (kept.sequence or not kept.limit or lane.running < kept.limit) do
       local head = sorted.head(lane.line, 1)[1]
       if not head then
+        if kept.served then
+          lanes.end_round(kept)
+        end
         return
       end
       sorted.remove(lane.line, head[2])
@@ -167,10 +181,11 @@ makers[lanes] = function()
       return
     end
     local old, new = lane.kept, lanes.wanted_lane(wanted)
-    if old.limit == new.limit and old.rate == new.rate and old.per == new.per and old.sequence == new.sequence then
+    if old.limit == new.limit and old.rate == new.rate and old.per == new.per and old.sequence == new.sequence
+      and old.weight == new.weight then
       return
     end
-    new.number, new.first = old.number, old.first
+    new.number, new.first, new.served, new.round_at = old.number, old.first, old.served, old.round_at
     lane.kept = new
     if not new.rate then
       lane.started, lane.forgets = {}, true
@@ -290,10 +305,16 @@ makers[lanes] = function()
     if not lane then
       return
     end
-    lane.running, lane.taken = lane.running + 1, lane.taken + 1
+    local kept = lane.kept
+    lane.running = lane.running + 1
     sorted.add(lane.runs, job.arrival, job.id)
-    if lane.kept.front == job.id then
-      lane.kept.front = nil
+    if kept.front == job.id then
+      kept.front = nil
+    end
+    kept.round_at = kept.served and kept.round_at or job.due
+    kept.served = (kept.served or 0) + 1
+    if kept.served >= (kept.weight or 1) then
+      lanes.end_round(kept)
     end
     lanes.count_start(lane, job, grace)
     lanes.admit(lane)
@@ -335,11 +356,14 @@ makers[lanes] = function()
       lane.kept.first = nil
     end
     lanes.admit(lane)
+    if lane.kept.number <= 0 then
+      lane.kept.served, lane.kept.round_at = nil, nil
+    end
     lanes.forget(lane)
   end
 
   -- What there is to say about a lane: {key, limit, rate, per, sequence, ids of those that run, front, how many are blocked,
-  -- next start}, '' for what it does not have. Nothing, if there is no lane.
+  -- next start, weight}, '' for what it does not have. Nothing, if there is no lane.
   function lanes.describe(name)
     local lane = lanes.at(name)
     lanes.forget(lane)
@@ -352,6 +376,7 @@ makers[lanes] = function()
       kept.key, kept.limit or '', kept.rate or '', kept.per, kept.sequence and 1 or 0,
       kept.sequence and { kept.first } or call('ZRANGE', lane.runs, 0, 9), kept.sequence and (kept.first and 1 or 0) or lane.running,
       kept.front or '', call('ZCARD', lane.line), next_start > now and string.format('%.0f', next_start) or '',
+      kept.weight or 1,
     }
   end
 

@@ -50,22 +50,23 @@ SELECT count(*) FROM laned WHERE lane = ?1 AND place = {IN_LINE} AND (rank, due,
 
 -- name: lanes_some
 -- Lanes, by queue and key.
-SELECT seq, running_limit, rate, per, sequence, unfinished, running, front, front_due, turn, starts, forget_at, queue, key
+SELECT seq, running_limit, rate, per, sequence, unfinished, running, front, front_due, turn, starts, forget_at, weight,
+    served, round_at, queue, key
 FROM lane
 WHERE (queue, key) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?1/*pairs*/))
 ORDER BY seq /*lock*/
 
 -- name: lane_new
 -- A lane's first job has come.
-INSERT INTO lane (queue, key, running_limit, rate, per, sequence, unfinished, running, starts)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, 0, 0)
+INSERT INTO lane (queue, key, running_limit, rate, per, sequence, weight, unfinished, running, starts)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0, 0, 0)
 ON CONFLICT (queue, key) DO NOTHING
 
 -- name: lane_set
 -- How a lane is now.
 UPDATE lane SET
     running_limit = ?2, rate = ?3, per = ?4, sequence = ?5, unfinished = ?6, running = ?7, front = ?8, front_due = ?9,
-    turn = ?10, starts = ?11, forget_at = ?12
+    turn = ?10, starts = ?11, forget_at = ?12, weight = ?13, served = ?14, round_at = ?15
 WHERE seq = ?1
 
 -- name: lanes_delete
@@ -89,14 +90,14 @@ WHERE lane.seq IN (SELECT value FROM json_each(?1))
 
 -- name: laned_some
 -- Which lanes jobs are in, and where.
-SELECT job, key, running_limit, rate, per, sequence, place, lane, rank, due, start_within
+SELECT job, key, running_limit, rate, per, sequence, place, lane, rank, due, start_within, weight
 FROM laned
 WHERE job IN (SELECT value FROM json_each(?1))
 
 -- name: laned_put
 -- Keep which lane a job was put into, and where it is in it.
-INSERT INTO laned (job, key, running_limit, rate, per, sequence, place, lane, rank, due, start_within)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
+INSERT INTO laned (job, key, running_limit, rate, per, sequence, place, lane, rank, due, start_within, weight)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
 
 -- name: laned_set
 -- Where a job is in its lane.
@@ -108,7 +109,8 @@ DELETE FROM laned WHERE job IN (SELECT value FROM json_each(?1))
 
 -- name: lane_look
 -- A lane. (Most batches touch one: a list takes three times as long.)
-SELECT seq, running_limit, rate, per, sequence, unfinished, running, front, front_due, turn, starts, forget_at, queue, key
+SELECT seq, running_limit, rate, per, sequence, unfinished, running, front, front_due, turn, starts, forget_at, weight,
+    served, round_at, queue, key
 FROM lane
 WHERE queue = ?1 AND key = ?2 /*lock*/
 

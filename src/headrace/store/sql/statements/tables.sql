@@ -270,6 +270,9 @@ CREATE TABLE lane (
     turn INTEGER,                    -- in a sequence: the job that the others wait for
     starts INTEGER NOT NULL,         -- how many there were; `lane_start` has the last ones
     forget_at INTEGER,               -- when nothing needs to be remembered any more, if it has no unfinished jobs
+    weight INTEGER NOT NULL DEFAULT 1, -- how many jobs of it are handed out in a round
+    served INTEGER NOT NULL DEFAULT 0, -- how many of the present round have been
+    round_at INTEGER NOT NULL DEFAULT 0, -- the due time of the first of these; or no earlier than which the next round is due
     UNIQUE (queue, key)
 ) STRICT;
 CREATE INDEX lane_idle ON lane (forget_at) WHERE unfinished = 0;
@@ -294,7 +297,8 @@ CREATE TABLE laned (
     lane INTEGER,
     rank INTEGER NOT NULL,           -- in the line: its priority, negative; 0 in a sequence
     due INTEGER NOT NULL,            -- in the line, and while scheduled; 0 in a sequence
-    start_within INTEGER             -- handed out by a rate: how soon after its take it starts, or is given back
+    start_within INTEGER,            -- handed out by a rate: how soon after its take it starts, or is given back
+    weight INTEGER NOT NULL DEFAULT 1
 ) STRICT;
 CREATE INDEX laned_place ON laned (lane, place, rank, due, job) WHERE lane IS NOT NULL;
 CREATE INDEX laned_due ON laned (due) WHERE place = {IS_SCHEDULED};

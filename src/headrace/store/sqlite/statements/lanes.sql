@@ -4,7 +4,7 @@
 -- The first jobs of lanes' own lines, so many of each, in order.
 SELECT
     laned.job, laned.key, laned.running_limit, laned.rate, laned.per, laned.sequence, laned.place, laned.lane, laned.rank,
-    laned.due, laned.start_within
+    laned.due, laned.start_within, laned.weight
 FROM json_each(?1) AS each
 CROSS JOIN laned ON laned.job IN (
     SELECT head.job FROM laned AS head

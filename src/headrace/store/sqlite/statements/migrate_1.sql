@@ -81,6 +81,12 @@ ALTER TABLE laned ADD COLUMN start_within INTEGER;
 -- What a worker tells of a run that ended.
 ALTER TABLE history ADD COLUMN account BLOB;
 
+-- Shares of lanes.
+ALTER TABLE lane ADD COLUMN weight INTEGER NOT NULL DEFAULT 1;
+ALTER TABLE lane ADD COLUMN served INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE lane ADD COLUMN round_at INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE laned ADD COLUMN weight INTEGER NOT NULL DEFAULT 1;
+
 -- What falls due next in each queue.
 CREATE INDEX job_scheduled_queue ON job (queue, (flags & {LANED}), due) WHERE state = {SCHEDULED};
 
