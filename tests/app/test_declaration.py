@@ -15,6 +15,7 @@ import pytest
 
 from headrace import Headrace
 from headrace.cli import cli
+from headrace.editing import edit_of
 from headrace.events import EventQuery, filter_of
 from headrace.job import Job
 from headrace.options import (
@@ -75,10 +76,10 @@ def test_calls_take_what_is_declared() -> None:
     assert vars(sys.modules[Task.__module__])["CallOptions"] is CallOptions
 
 
-@pytest.mark.parametrize("method", [Job.edit, Job.aedit, Job.change])
+@pytest.mark.parametrize("method", [Job.edit, Job.aedit, edit_of])
 def test_editing_a_job_is_written_out_as_declared(method: Any) -> None:
     written = types_of(method)
-    assert set(written) - {"data", "args", "kwargs", "return"} == set(editable("job"))
+    assert set(written) - {"job", "data", "args", "kwargs", "return"} == set(editable("job"))
     for name in editable("job"):
         assert without_none(written[name]) == types_of(CallOptions)[name], name
 
