@@ -80,10 +80,12 @@ def is_as_it_was(store: RedisStore) -> None:
     found = [job.id for page in pages(store, Filter(limit=50)) for job in page]
     assert found == old()["find"]
     assert msgspec.to_builtins(store.run(store.counts())) == old()["counts"]
-    waits: Counter[str] = Counter()
+    waits: Counter[tuple[str, str]] = Counter()
     for told in old()["stats"]:
         found = json.loads(msgspec.json.encode(store.run(store.stats(told["queue"], told["day"]))))
-        waits[told["queue"]] += found.pop("wait")["count"] - told["wait"]["count"]
+        for sign, wait in ((1, found.pop("wait")), (-1, told["wait"])):
+            sums = {name: wait[name] for name in ("count", "total", "squares")} | wait["buckets"]
+            waits.update({(told["queue"], name): sign * number for name, number in sums.items()})
         assert found == {name: value for name, value in told.items() if name != "wait"}
     assert not any(waits.values()), "the same waits: format 1 had them on the day of the end, not of the take"
 
