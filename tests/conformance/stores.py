@@ -244,7 +244,7 @@ def _dialect(name: str, make: Callable[..., Any], store: type[Any], **options: A
 
 STORES = [
     Entry("model", model, Model.facets, model_rows, transactions=True),
-    Entry("sqlite-memory", sqlite_memory, SqliteStore.facets, sqlite_rows, transactions=True, histories=150, depth=4),
+    Entry("sqlite-memory", sqlite_memory, SqliteStore.facets, sqlite_rows, transactions=True, histories=50, depth=3),
     Entry("sqlite-file", sqlite_file, SqliteStore.facets, sqlite_rows, transactions=True, shared=True, quick=False),
     Entry("redis", redis, RedisStore.facets, servers.rows, shared=True, server=True),
     *postgres_entries(),

@@ -14,6 +14,7 @@ from headrace.records import Kind, Lane, Lease, State
 from headrace.store.contract import Facet, Store
 from headrace.store.facets import LaneSnapshot
 from headrace.values.clock import ManualClock
+from volume import volume
 
 from .helpers import Worker, ids, look, outcome, put, state
 
@@ -241,7 +242,7 @@ class Delays:
         worker.settle(lease, Kind.DONE, began=began)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(volume(4)))
 def test_random_delays_never_let_more_start_than_the_rate_allows(store: Store, clock: ManualClock, seed: int) -> None:
     rate, per, jobs = 4, 1_000, 40
     put(store, *(f"j{n}" for n in range(jobs)), lane=Lane("k", rate=rate, per=per))

@@ -74,7 +74,7 @@ USES: dict[str, dict[str, Any]] = {
 }
 PARTS = {
     *("queue", "test"),  # (every wire has one, and test traffic is a queue with a mark)
-    *("limit", "rate", "sequence"),  # of a lane
+    *("limit", "rate", "sequence", "weight"),  # of a lane
     *("unique_key", "unique_for", "on_clash"),  # of unique
 }
 """Options that belong to others."""
