@@ -14,7 +14,7 @@ from headrace.values.text import ago, now_ms
 
 @click.command("block")
 @click.argument("task", required=False)
-@click.option("--reason", default="", help="Why, for those who ask.")
+@click.option("--reason", default="", help="The reason, shown by 'why' and in the list.")
 @click.option("--by", default=None, help="Who blocks it. [default: $HEADRACE_OPERATOR, or your user and machine]")
 @store_options
 @json_option

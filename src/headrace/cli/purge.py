@@ -42,7 +42,7 @@ def purge_command(
     """Delete finished jobs.
 
     Asks first. Nothing that still has to run is ever deleted. A store gives up finished jobs by itself after some
-    time; this is for those who cannot wait.
+    time; this command does it now.
 
     \b
     Examples:

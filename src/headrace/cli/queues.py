@@ -98,7 +98,7 @@ def _where(ctx: click.Context, store: str | None, app_path: str | None, as_json:
 
 @queues_command.command("pause")
 @click.argument("queue")
-@click.option("--by", default=None, help="Who pauses it, for those who ask why. [default: your user name]")
+@click.option("--by", default=None, help="Your name, shown by 'why'. [default: your user name]")
 @click.option(
     "--stop-running", is_flag=True, help="Take away what runs, too: back in line, without spending an attempt."
 )

@@ -1,9 +1,9 @@
 """Jobs that wait move from one store to another, step by step, while both are in use.
 
 A step of a native store or Qless claims jobs: it moves them into a paused queue of the source, where no worker gets
-them; puts them at the target under their own ids; and deletes them at the source. Whoever continues after a crash
-finds what was claimed in that queue. The wires of other systems have no such place: there a step leases jobs like a
-worker, puts them at the target under ids made of theirs, and settles them as done.
+them; puts them at the target under their own ids; and deletes them at the source. A drain that continues after a
+crash finds what was claimed in that queue. The wires of other systems have no such place: there a step leases jobs
+like a worker, puts them at the target under ids made of theirs, and settles them as done.
 """
 
 from __future__ import annotations
@@ -302,7 +302,7 @@ def _is_tied(source: Store, job: Snapshot) -> bool:
 
 
 def _finish(source: Store, queue: str, carry: _Carrier) -> Iterator[int]:
-    """Move what has been claimed, whoever did: this drain or one before that was killed."""
+    """Move what has been claimed, by this drain or by one before that was killed."""
     while jobs := source.run(source.find(Filter(states=WAITING, queue=queue, limit=AT_ONCE))).jobs:
         jobs = list(reversed(jobs))  # the oldest first
         _reach("drain.claimed")
