@@ -122,10 +122,10 @@ def test_kill_9_of_a_monitor(one_server: Server, one_queue: Queue, bench: Bench,
         original = HworkerDriver._run
 
         def run(self, script):
-            if script.name == "give_back" and {step!r} == "before":
+            if script.name == "exchange" and {step!r} == "before":
                 os.kill(os.getpid(), signal.SIGKILL)
             answer = original(self, script)
-            if script.name == "give_back":
+            if script.name == "exchange":
                 os.kill(os.getpid(), signal.SIGKILL)
             return answer
 

@@ -138,7 +138,7 @@ moments = st.datetimes(datetime(1970, 1, 1), datetime(2399, 12, 31), timezones=s
 
 def test_the_scripts_write_times_that_peers_read(server: Server, queue: Queue) -> None:
     """Days to dates in Lua: checked at every turn of a month while a double can count microseconds."""
-    prelude = HworkerDriver.SCRIPTS.source("now").decode().replace("return instant()", "return literal()")
+    prelude = HworkerDriver.SCRIPTS.source("put").decode().replace("return instant()", "return literal()")
     digest = queue.client.script_load(prelude)
     epoch = datetime(1970, 1, 1, tzinfo=UTC)
     turns = [datetime(year, month, 1, tzinfo=UTC) for year in range(1970, 2250) for month in range(1, 13)]
@@ -176,7 +176,7 @@ def test_every_script_begins_with_its_contract(script: str) -> None:
     assert "--@include prelude" in lines
 
 
-@pytest.mark.parametrize("script", [script for script in SCRIPTS if script not in ("destroy", "now")])
+@pytest.mark.parametrize("script", [script for script in SCRIPTS if script != "destroy"])
 @pytest.mark.parametrize("kind", range(4))
 def test_a_key_that_is_not_ours_stops_every_script_before_it_writes(
     server: Server, queue: Queue, bench: Bench, script: str, kind: int

@@ -223,8 +223,8 @@ class Exchanges:
         names = {hold.record: hold.id for hold in reversed(held.values())}
         given_back = []
         for batch in batches(list(names)):
-            removed = yield requests.give_back(batch)
-            given_back += [names[record] for record, was_ours in zip(batch, removed, strict=True) if was_ours]
+            done = yield requests.give_back(batch)
+            given_back += [names[record] for record, was_ours in zip(batch, done.settled, strict=True) if was_ours]
         if session.resting:
             retries = [(job.hold.record, requests.RETRY) for job in session.resting]
             yield requests.exchange(retries, 0, (), self._options.failed_size)

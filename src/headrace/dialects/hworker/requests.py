@@ -92,11 +92,9 @@ def renew(records: Sequence[Record], *, refresh: bool) -> Script[Renewed]:
     return Script("renew", tuple(arguments), read, keys=every)
 
 
-def give_back(records: Sequence[Record]) -> Script[list[bool]]:
-    """Jobs to the front of their queues, as a monitor does."""
-    every, numbers = _numbered([record.name for record in records])
-    arguments = tuple(argument for record in records for argument in (numbers[record.name], record.raw, record.value))
-    return Script("give_back", arguments, lambda reply, _: [byte == ord("1") for byte in reply], keys=every)
+def give_back(records: Sequence[Record]) -> Script[Exchanged]:
+    """Jobs to the front of their queues, as a monitor does. A record that was refreshed since is left alone."""
+    return exchange([(record, GIVE_BACK) for record in records], 0, (), 0)
 
 
 class Looked(NamedTuple):

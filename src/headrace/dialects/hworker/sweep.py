@@ -39,8 +39,8 @@ class Monitor:
         expired = [record for record in records if now - self._started(record, now) > self._limit]
         done = Sweep([], [])
         for batch in batches(expired):
-            removed = yield give_back(batch)
-            for record, was_there in zip(batch, removed, strict=True):
+            answer = yield give_back(batch)
+            for record, was_there in zip(batch, answer.settled, strict=True):
                 if record.raw != PHANTOM:
                     (done.given_back if was_there else done.refreshed).append(record.raw)
         return done

@@ -32,9 +32,11 @@ local SETTLE = {
   b = function(queue, raw)
     call('HSET', key(queue, BROKEN), raw, now)
   end,
-  -- given back: to the front of the line
+  -- given back: to the front of the line, so that it runs next; the phantom is no job, and never pushed
   g = function(queue, raw)
-    call('RPUSH', key(queue, JOBS), raw)
+    if raw ~= PHANTOM then
+      call('RPUSH', key(queue, JOBS), raw)
+    end
   end,
 }
 
