@@ -41,6 +41,7 @@ from headrace.records import (
     Verdict,
 )  # fmt: skip
 from headrace.store.contract import Reported
+from headrace.traffic import is_test
 from headrace.values.clock import Clock
 
 log = logging.getLogger("headrace.bedrock")
@@ -59,9 +60,13 @@ _tokens = itertools.count(1)
 
 
 def get_found(names: str, count: int, *, wait: int | None = None) -> Call[list[Found]]:
-    """GetJobs, with the data of the jobs as it came. `wait`: for so many milliseconds."""
+    """GetJobs, with the data of the jobs as it came. `wait`: for so many milliseconds.
+
+    A worker's queues are all of test traffic, or none. Who asks for mocked jobs gets real ones, too: test traffic has
+    names of its own.
+    """
     waiting: dict[str, Any] = {} if wait is None else {"Connection": "wait", "Timeout": wait, "patience": wait}
-    waiting |= {"name": names, "numResults": count}
+    waiting |= {"name": names, "numResults": count, "getMockedJobs": is_test(names) or None}
     return Call("GetJobs", lambda reply: _decode_jobs(reply.body).jobs, idempotent=False, **waiting)
 
 
@@ -154,7 +159,8 @@ class Exchanges:
         if outcome.kind is Kind.MOVED:
             queue, task = mapping.read_name(str(hold.found.name), self._tasks())
             name = mapping.wire_name(outcome.queue or queue, outcome.task or task)
-            data = mapping.merge_data(outcome.body or hold.data, outcome.data)
+            mocked = mapping.MOCKED if is_test(queue) else None
+            data = mapping.merge_data(outcome.body or hold.data, outcome.data, mocked)
             return [commands.retry_job(job_id, delay=delay, next_run=moment, name=name, data=data, ignore_repeat=True)]
         counts = outcome.charge is Charge.ATTEMPT or outcome.kind is Kind.CRASHED
         tries = hold.tries + 1 if counts else hold.tries

@@ -21,6 +21,7 @@ from headrace.errors import Unsupported
 from headrace.options import decode_overrides
 from headrace.records import NewJob, State
 from headrace.task import Task, content_key
+from headrace.traffic import as_test, is_test
 
 MARGIN = 15
 """Seconds by which a job's retryAfter is longer than its time-out: Bedrock counts whole seconds, and a run that does
@@ -29,6 +30,8 @@ SCHEDULE = "headraceSchedule"
 """Where the data of a repeating job of ours say which schedule it is."""
 RESERVED = frozenset({"retryAfterCount", "originalNextRun", "mockRequest", "_commitCounts", SCHEDULE})
 """What Bedrock and its clients keep in a job's data."""
+MOCKED = b'{"mockRequest":true}'
+"""What marks test traffic for other workers: they get none unless they ask for it."""
 LONGEST_LIST = 12_000
 """Bytes of names in one GetJobs; Bedrock takes a little more."""
 
@@ -94,8 +97,9 @@ def carries_timeout(job: NewJob, tasks: Tasks) -> bool:
 def carries_unique(job: NewJob, tasks: Tasks) -> bool:
     """Whether a job's name says all that it is to be unique by: its task takes no arguments."""
     task = tasks.get(job.task)
-    plain = job.unique_for is None and not job.replace and task is not None and not parameters_of(task)
-    return plain and task is not None and job.unique_key == content_key(task, job.body)
+    if task is None or parameters_of(task) or job.unique_for is not None or job.replace:
+        return False
+    return job.unique_key == _apart(job, content_key(task, job.body))
 
 
 def creation(job: NewJob, tasks: Tasks, timeout: int, now: int) -> dict[str, Any]:
@@ -108,15 +112,22 @@ def creation(job: NewJob, tasks: Tasks, timeout: int, now: int) -> dict[str, Any
     if job.priority:
         parameters["jobPriority"] = job.priority + DEFAULT_PRIORITY
     if job.lane is not None:
-        parameters["sequentialKey"] = job.lane.key
+        parameters["sequentialKey"] = _apart(job, job.lane.key)
     if job.after:
         parameters["parentJobID"] = int(job.after[0])
+    if is_test(job.queue):
+        parameters["mockRequest"] = True
     if job.unique_key is not None:
         parameters |= {"unique": True, "overwrite": False}
     if job.run_at is not None or job.delay:
         # A delay is counted from our own clock: Bedrock's cannot be asked.
         parameters["firstRun"] = write_moment(now + (job.delay or 0) if job.run_at is None else job.run_at)
     return parameters
+
+
+def _apart(job: NewJob, key: str) -> str:
+    """A key that test traffic does not share with real jobs."""
+    return as_test(key) if is_test(job.queue) else key
 
 
 def _retry_after(job: NewJob, tasks: Tasks, default: int) -> str:
