@@ -22,6 +22,7 @@ from headrace.hooks import check_failure_hook
 from headrace.records import Expiry, IfFailed, Lane, NewJob
 from headrace.retry import Backoff
 from headrace.store.contract import Facet
+from headrace.traffic import is_test
 from headrace.values.codec import clean
 from headrace.values.durations import Duration, Instant, milliseconds, parse_rate
 from headrace.values.names import (
@@ -392,6 +393,7 @@ def used(job: NewJob) -> list[str]:
         "unique": job.unique_key is not None,
         "lane": job.lane is not None,
         "id": job.nonce is not None,
+        "test": is_test(job.queue),
     }
     return names + [name for name, is_used in more.items() if is_used]
 

@@ -32,12 +32,14 @@ STORES: dict[str, DialectStore] = {
 SHOWN = {
     **dict.fromkeys(CARRIED, "`using(...)`"),
     "unique": "`unique=`, `unique_key=`",
+    "test": "`test=True`",
     "if_failed": '`if_failed="fail"` (the default) or `"run"`',
     "lane": "`lane=`, `rate=`, `sequence=`",
     "history": "`job.history()`",
     "revive": "`job.revive()`",
     "job_waiter": "`job.result()`",
     "requeue": "`job.requeue()`, and another queue for `job.revive()` or `job.take_back()`",
+    "update": "`job.update()`",
     "failure_times": "first and last failure of a group, failures by hour",
     "tick": "ticking a schedule",
 }
@@ -71,9 +73,12 @@ USES: dict[str, dict[str, Any]] = {
     "lane": {"lane": Lane("k")},
     "tags": {"tags": ("red",)},
     "id": {"nonce": "1"},
+    "test": {"queue": "~default"},
 }
+ARGUMENTS: dict[str, tuple[Any, ...]] = {"update": ("a", None, b"")}
+"""Of an operation that takes more than an id."""
 PARTS = {
-    *("queue", "test"),  # (every wire has one, and test traffic is a queue with a mark)
+    "queue",  # (every wire has one)
     *("limit", "rate", "sequence", "weight"),  # of a lane
     *("unique_key", "unique_for", "on_clash"),  # of unique
 }
@@ -110,12 +115,12 @@ def test_every_option_that_a_wire_may_lack_has_an_example() -> None:
 @pytest.mark.parametrize(("name", "what"), EACH)
 def test_what_is_refused_raises_its_sentence_before_anything_is_sent(name: str, what: str) -> None:
     store: Any = STORES[name]
+    arguments: tuple[Any, ...] = ARGUMENTS.get(what, ("a",))
     if what in USES:
-        operation, argument = store.put, [new("a", body=b"{}"), new("b", body=b"{}", **USES[what])]
-    else:
-        operation, argument = getattr(store, what), "a"
+        arguments = ([new("a", body=b"{}"), new("b", body=b"{}", **USES[what])],)
+    operation = store.put if what in USES else getattr(store, what)
     with pytest.raises(Unsupported) as refused:
-        operation(argument)
+        operation(*arguments)
     assert str(refused.value) == store.REFUSES[what]
 
 

@@ -55,6 +55,7 @@ class HworkerStore(RedisDialect, OwnerlessStore[Session]):
         **dict.fromkeys(CARRIED, _cannot_carry("options of its own")),
         "max_crashes": _cannot_carry("a limit of crashes (max_crashes=): crashes are not counted"),
         "unique": _cannot_carry("uniqueness (unique=, unique_key=)"),
+        "test": _cannot_carry("a mark of test traffic (test=): keep it in a queue with a name of its own"),
         "require_worker": _cannot_carry("a roll call of workers (require_worker=)"),
         "history": "An hworker queue keeps no history: messages are only logged, never written to Redis.",
         "job_waiter": "An hworker job leaves no result: messages are only logged, never written to Redis.",

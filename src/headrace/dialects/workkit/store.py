@@ -58,6 +58,8 @@ class WorkKitStore(RedisDialect, OwnerlessStore[Session]):
         **dict.fromkeys(
             CARRIED, "A WorkKit payload carries no options of a call: set retries, timeout and keep_result on the task."
         ),
+        "test": "A WorkKit schedule has one line, and every listener takes from it. Keep test traffic in a schedule of "
+        "its own.",
         "require_worker": "A WorkKit schedule does not say who listens to it, so require_worker can't be answered.",
         "history": "A WorkKit schedule keeps no history of its jobs: it has two keys, for what is to be done.",
         "revive": "A WorkKit schedule keeps no failed jobs, so none can be revived: add it again.",
