@@ -32,12 +32,16 @@ DIALECTS = {
 }
 COLUMNS = (*NATIVE, *DIALECTS.values())
 
-OPERATIONS = {
-    "history": "`job.history()`",
-    "revive": "`job.revive()`",
-    "job_waiter": "`job.result()`, waiting for the end of a job",
-    "tick": "ticks of schedules",
+OPERATIONS: dict[str, tuple[str, Facet | None]] = {
+    "history": ("`job.history()`", None),
+    "revive": ("`job.revive()`", None),
+    "job_waiter": ("`job.result()`, waiting for the end of a job", None),
+    "requeue": ("`job.requeue()`, and another queue for `job.revive()` or `job.take_back()`", Facet.EDIT),
+    "update": ("`job.update(...)`", Facet.OUTSIDE),
+    "failure_times": ("first and last failure of a group, failures by hour", Facet.STATISTICS),
+    "tick": ("ticks of schedules", Facet.SCHEDULES),
 }
+"""In words, and the facet that they belong to: stores that lack it lack them all."""
 RIDES_ON = {
     "limit": "lane", "rate": "lane", "weight": "lane", "sequence": "lane", "if_failed": "after",
     "unique_key": "unique", "unique_for": "unique", "on_clash": "unique",
@@ -105,7 +109,7 @@ def page() -> str:
         "## Operations that some refuse",
         "",
         *_table(
-            "operation", ((OPERATIONS[name], [_said(store, name, notes) for store in stores]) for name in OPERATIONS)
+            "operation", ((OPERATIONS[name][0], [_said(store, name, notes) for store in stores]) for name in OPERATIONS)
         ),
         "",
         "## The sentences",
@@ -151,6 +155,9 @@ def _refused(store: DialectStore, name: str, notes: Notes) -> str | None:
 
 
 def _said(store: Any, name: str, notes: Notes) -> str:
+    needed = OPERATIONS[name][1]
+    if needed is not None and needed not in store.facets:
+        return _facet(store, needed, notes)
     return notes.number(store.REFUSES[name]) if name in getattr(store, "REFUSES", {}) else "yes"
 
 

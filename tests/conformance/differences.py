@@ -65,6 +65,7 @@ LACKS: dict[str, Mapping[Trait, Difference]] = {
         Trait.CANCELLED: Difference("cancelled as a state"),
         Trait.NEWEST_FIRST: Difference("finding all jobs"),
         Trait.HISTORY: Difference("histories"),
+        Trait.UPDATES: Difference("`job.update()`", refused="update"),
         Trait.DEPENDENCY_ENDS: Difference("ends of dependencies"),
         Trait.CHILDREN: Difference("`WaitFor`, `MoveTo(after=...)` (waiting for children, however they end)"),
         Trait.DELAY_AFTER: Difference("`run_after=` as a delay, with `after=`", refused="run_after"),

@@ -13,6 +13,7 @@ from headrace.store.outside import Outside
 from headrace.values.clock import ManualClock
 
 from .helpers import Worker, look, outcome, put, saying, told
+from .traits import Trait
 
 pytestmark = pytest.mark.needs(Facet.OUTSIDE)
 
@@ -39,6 +40,7 @@ def end(store: Store, worker: Worker, state: State) -> None:
 # -- update --
 
 
+@pytest.mark.needs(Trait.UPDATES)
 @pytest.mark.parametrize("state", [State.DONE, State.FAILED, State.CANCELLED])
 def test_a_job_that_has_ended_can_be_updated(store: Store, worker: Worker, state: State) -> None:
     end(store, worker, state)
@@ -49,6 +51,7 @@ def test_a_job_that_has_ended_can_be_updated(store: Store, worker: Worker, state
     assert store.run(store.delete(["a"])) == [True]
 
 
+@pytest.mark.needs(Trait.UPDATES, witness=True)
 def test_an_update_needs_the_data_that_there_is(store: Store, worker: Worker) -> None:
     put(store, "a")
     assert update(store, "a", b"1", b"2") is False
@@ -62,6 +65,7 @@ def test_an_update_needs_the_data_that_there_is(store: Store, worker: Worker) ->
     assert worker.take_one().data == b"2"
 
 
+@pytest.mark.needs(Trait.UPDATES)
 def test_an_updated_job_keeps_its_place_and_its_time(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "a", "b")
     put(store, "c", delay=100)
@@ -71,6 +75,7 @@ def test_an_updated_job_keeps_its_place_and_its_time(store: Store, worker: Worke
     assert [(lease.id, lease.data) for lease in worker.take(3)] == [("a", b"D"), ("b", None), ("c", b"D")]
 
 
+@pytest.mark.needs(Trait.UPDATES)
 def test_a_renewal_has_the_data_that_others_have_changed(store: Store, worker: Worker) -> None:
     put(store, "a", "b", data=b"0")
     a, b = worker.take(2)
@@ -82,6 +87,7 @@ def test_a_renewal_has_the_data_that_others_have_changed(store: Store, worker: W
     assert worker.renew(a).data == {}
 
 
+@pytest.mark.needs(Trait.UPDATES)
 def test_a_run_is_not_told_of_what_it_has_taken_over(store: Store, worker: Worker) -> None:
     put(store, "a")
     lease = worker.take_one()
@@ -90,6 +96,7 @@ def test_a_run_is_not_told_of_what_it_has_taken_over(store: Store, worker: Worke
     assert worker.renew(lease).data == {}
 
 
+@pytest.mark.needs(Trait.UPDATES)
 def test_the_next_run_is_not_told_of_what_was_changed_before(store: Store, worker: Worker) -> None:
     put(store, "a")
     lease = worker.take_one()
@@ -99,6 +106,7 @@ def test_the_next_run_is_not_told_of_what_was_changed_before(store: Store, worke
     assert (lease.data, worker.renew(lease).data) == (b"1", {})
 
 
+@pytest.mark.needs(Trait.UPDATES)
 def test_a_renewal_says_nothing_of_the_data_of_a_lost_lease(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "a")
     lost = worker.take_one()
@@ -113,6 +121,7 @@ def test_a_renewal_says_nothing_of_the_data_of_a_lost_lease(store: Store, worker
 # -- compare and set, from the run's side --
 
 
+@pytest.mark.needs(Trait.UPDATES)
 def test_a_report_on_other_data_is_recorded_without_its_data(store: Store, worker: Worker) -> None:
     put(store, "a", data=b"0")
     lease = worker.take_one()
@@ -127,6 +136,7 @@ def test_a_report_on_other_data_is_recorded_without_its_data(store: Store, worke
     assert look(store, "a").data == b"2"
 
 
+@pytest.mark.needs(Trait.UPDATES)
 @pytest.mark.parametrize("data", [b"1", LARGE], ids=["small", "large"])
 def test_a_report_compares_with_the_data_that_there_is(store: Store, worker: Worker, data: bytes) -> None:
     put(store, "a")
@@ -139,6 +149,7 @@ def test_a_report_compares_with_the_data_that_there_is(store: Store, worker: Wor
     assert look(store, "a").data == b"3"
 
 
+@pytest.mark.needs(Trait.UPDATES)
 @pytest.mark.parametrize("kind", [Kind.DONE, Kind.AGAIN, Kind.FAILED])
 def test_an_outcome_on_other_data_changes_nothing(store: Store, worker: Worker, kind: Kind) -> None:
     put(store, "a", "b")
@@ -155,6 +166,7 @@ def test_an_outcome_on_other_data_changes_nothing(store: Store, worker: Worker, 
     assert worker.settle(a, kind, data=b"3", base=b"1") is Verdict.ALREADY
 
 
+@pytest.mark.needs(Trait.UPDATES)
 def test_an_outcome_of_a_lost_lease_is_stale_whatever_the_data(store: Store, worker: Worker) -> None:
     put(store, "a")
     lease = worker.take_one()
@@ -166,6 +178,15 @@ def test_an_outcome_of_a_lost_lease_is_stale_whatever_the_data(store: Store, wor
 # -- log --
 
 
+def test_a_line_goes_into_the_history_of_each_job_that_there_is(store: Store) -> None:
+    put(store, "a", "b")
+    assert log(store, "a", "nobody", "a", line="zwei ü\n") == [True, False, True]
+    assert told(store, "a") == ["created", "log", "log"]
+    assert [line.detail for line in store.run(store.history("a"))[1:]] == ["zwei ü\n"] * 2
+    assert told(store, "b") == ["created"]
+
+
+@pytest.mark.needs(Trait.HISTORY)
 def test_a_line_goes_into_the_history_of_a_job_that_waits(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "a", "b")
     clock.advance(10)
@@ -178,6 +199,7 @@ def test_a_line_goes_into_the_history_of_a_job_that_waits(store: Store, worker: 
     assert told(store, "a") == ["created", "log", "log", "started", "done"]
 
 
+@pytest.mark.needs(Trait.HISTORY)
 def test_a_line_about_a_running_job_is_among_those_of_its_run(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "a")
     log(store, "a", line="before")
@@ -194,6 +216,7 @@ def test_a_line_about_a_running_job_is_among_those_of_its_run(store: Store, work
     assert told(store, "a")[6:] == ["retried", "log", "started", "done"]
 
 
+@pytest.mark.needs(Trait.HISTORY)
 def test_a_lease_given_back_unbegun_leaves_no_line_but_that_of_others(store: Store, worker: Worker) -> None:
     put(store, "a")
     log(store, "a")
@@ -201,6 +224,7 @@ def test_a_lease_given_back_unbegun_leaves_no_line_but_that_of_others(store: Sto
     assert told(store, "a") == ["created", "log"]
 
 
+@pytest.mark.needs(Trait.HISTORY)
 @pytest.mark.parametrize("state", [State.DONE, State.FAILED, State.CANCELLED])
 def test_a_line_after_the_end_stands_behind_it(store: Store, worker: Worker, state: State) -> None:
     end(store, worker, state)
@@ -213,6 +237,7 @@ def test_a_line_after_the_end_stands_behind_it(store: Store, worker: Worker, sta
         assert told(store, "a") == [*ended, *["log"] * 3, "revived"]
 
 
+@pytest.mark.needs(Trait.HISTORY)
 def test_a_history_has_so_many_lines_of_others_at_most(store: Store) -> None:
     put(store, "a")
     store.run(store.set_settings({"max-job-history": 3}))  # type: ignore[attr-defined]
@@ -221,6 +246,7 @@ def test_a_history_has_so_many_lines_of_others_at_most(store: Store) -> None:
     assert [line.detail for line in store.run(store.history("a"))] == ["", "c", "d"]
 
 
+@pytest.mark.needs(Facet.EVENTS)
 def test_subscribers_hear_of_a_line(store: Store, worker: Worker) -> None:
     events = cast("Events", store)
     put(store, "a", "b")

@@ -43,6 +43,7 @@ class Trait(StrEnum):
     ROUND_ROBIN = "A take from several queues takes from each in turn if asked to."
     NEWEST_FIRST = "A find returns every job once, the newest first, while others come and go."
     HISTORY = "A history has an entry for every change, to the millisecond, and outlives a cancellation."
+    UPDATES = "Others may change a job's data, in whatever state it is, and no change is lost."
     DEPENDENCY_ENDS = "What a dependency's bad end means is up to the job that waits."
     CHILDREN = "A job may wait for children, however they end."
     DELAY_AFTER = "A delay counts from the moment when the last dependency is met."

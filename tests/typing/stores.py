@@ -76,8 +76,8 @@ def redis(
 
 def qless(
     s: QlessStore,
-) -> tuple[Store, Schedules, Relations, Queues, Editing, Tags, Statistics, Settings, Explaining]:
-    return s, s, s, s, s, s, s, s, s
+) -> tuple[Store, Schedules, Relations, Queues, Editing, Outside, Tags, Statistics, Settings, Explaining]:
+    return s, s, s, s, s, s, s, s, s, s
 
 
 def gearmonkey(s: GearMonkeyStore) -> tuple[Store]:

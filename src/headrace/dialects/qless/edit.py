@@ -18,7 +18,7 @@ from .script_store import ScriptStore
 
 
 class Editing(ScriptStore):
-    """The facets relations, tags, edit and why."""
+    """The facets relations, tags, edit, outside and why."""
 
     def depend(self, job_id: str, add: Sequence[str] = (), remove: Sequence[str] = ()) -> Operation[bool]:
         def read(_: float, answer: Any) -> bool:
@@ -67,6 +67,12 @@ class Editing(ScriptStore):
         self, ids: Sequence[str], to: str | None = None, ended: Sequence[State] = (State.DONE,)
     ) -> Operation[list[bool]]:
         self.refuse("requeue")
+
+    def log(self, ids: Sequence[str], line: str) -> Operation[list[bool]]:
+        return self._yes_or_no("Edit.log", ids, line)
+
+    def update(self, job_id: str, expected: bytes | None, data: bytes) -> Operation[bool | None]:
+        self.refuse("update")
 
     def peek(self, queue: str, limit: int = 50) -> Operation[list[Snapshot]]:
         def read(_: float, jobs: Any) -> list[Snapshot]:

@@ -53,7 +53,8 @@ class QlessStore(Finding, Editing, Queues, Schedules):
     facets = frozenset(
         {
             Facet.DELAY, Facet.PRIORITY, Facet.DATA, Facet.HISTORY, Facet.REVIVE, Facet.MOVE, Facet.RELATIONS,
-            Facet.TAGS, Facet.QUEUES, Facet.EDIT, Facet.WHY, Facet.STATISTICS, Facet.SETTINGS, Facet.SCHEDULES,
+            Facet.TAGS, Facet.QUEUES, Facet.EDIT, Facet.OUTSIDE, Facet.WHY, Facet.STATISTICS, Facet.SETTINGS,
+            Facet.SCHEDULES,
         }
     )  # fmt: skip
     REFUSES: ClassVar = {
@@ -68,6 +69,8 @@ class QlessStore(Finding, Editing, Queues, Schedules):
         "run_after= as a time (a datetime, or words like '7pm tomorrow').",
         "requeue": "Qless runs a job again, or in another queue, by a put of its jid with its klass and data. Use the "
         "Qless API: queue.put(klass, data, jid=...).",
+        "update": "Qless' workers store a job's data with each heartbeat and with its end: what others write meanwhile "
+        "would be lost. Change a job that waits with headrace edit.",
         "failure_times": "Qless lists the failed jobs of a group and when each failed. It keeps no times of a group: "
         "read them from its jobs.",
         "tick": "Qless makes the jobs of its recurring jobs by itself, whenever a worker asks for some.",

@@ -176,6 +176,15 @@ function Edit.take_back(now, jids)
   end)
 end
 
+-- log jids line
+-- Adds a line to the histories of jobs. Reply: a list, 1 for jobs that there are.
+function Edit.log(now, jids, line)
+  return each(jids, function(jid)
+    Qless.Change.log(now, jid, line)
+    return true
+  end)
+end
+
 -- peek queue limit
 -- Reply: JSON list of jids in the order in which they would be handed out. (A peek shows jobs whose locks have ended,
 -- too: these come on top of the limit, and do not stand in line.)
