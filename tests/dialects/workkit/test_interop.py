@@ -28,6 +28,8 @@ from .scene import Scene
 
 STEP = "#'dialects.workkit.shop/step"
 LEASE = 2
+CLOCKS = 0.1
+"""Seconds by which the clock of the server and the one of the witnesses may drift apart meanwhile."""
 
 
 class Line(NamedTuple):
@@ -172,13 +174,15 @@ def test_a_run_that_died_is_found_by_any_listener_after_the_lease(
 ) -> None:
     victim = fleet.ours()
     identity = s.add_now(shop.step, 1, 30.0)
-    (begin,) = fleet.wait("begin")
+    fleet.wait("begin")
     fleet.kill(victim)
-    died = time.monotonic()
+    begun = len(fleet.lines)
+    # The clock that is read first makes the end of the lease too early, if this process is held up in between.
+    lease_ends = time.monotonic() + scene.scores[identity] / 1000 - time.time()
     getattr(fleet, heir)()
-    second = fleet.wait("begin", 2)[1]
-    assert second.job == begin.job == identity
-    assert died + LEASE / 2 <= second.at <= died + LEASE + 3
+    second = fleet.wait("begin", begun + 1)[begun]
+    assert second.job == identity
+    assert second.at >= lease_ends - CLOCKS
     fleet.check()
 
 
