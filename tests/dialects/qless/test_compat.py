@@ -132,6 +132,75 @@ def test_a_forking_worker_keeps_workers_of_ones_own(client: compat.Client, serve
     assert worker.returncode == 0
 
 
+PUBLISHED = """
+    import sys
+    from headrace.dialects.qless import compat as qless
+    from headrace.dialects.qless.compat import logger, retry
+    from headrace.dialects.qless.compat.exceptions import LostLockException, QlessException
+    from headrace.dialects.qless.compat.workers import SerialWorker
+
+    class Mail:
+        @staticmethod
+        @retry(KeyError)
+        def sending(job):
+            job["attempts"] = job["attempts"] + 1
+            job.heartbeat()
+            if job.data["attempts"] < 2:
+                raise KeyError("not yet")
+            job.complete("archive", delay=10)
+
+        @staticmethod
+        def process(job):
+            raise ValueError("no")
+
+    class OnePass(SerialWorker):
+        def rest(self):
+            self.stop()
+
+    client = qless.Client(sys.argv[1], hostname="published")
+    sending, other = client.queues["sending"], client.queues["other"]
+    sending.heartbeat = 30
+    assert client.config["sending-heartbeat"] == sending.heartbeat == 30
+    jid = sending.put(Mail, {"attempts": 0}, priority=5, tags=["welcome"], retries=3)
+    waits = other.put("__main__.Mail", {}, depends=[jid])
+    assert isinstance(client.jobs[jid], qless.Job) and client.jobs[waits].dependencies == [jid]
+    client.track(jid)
+    heard = []
+    client.events.on("popped", heard.append)
+    with client.events.thread():
+        OnePass(["sending"], client, sandbox=sys.argv[2]).run()
+    job = client.jobs[jid]
+    assert (heard, job.queue_name, job.state, job["attempts"]) == ([jid, jid], "archive", "scheduled", 2)
+    assert other.jobs.depends() == [waits]
+    client.jobs[waits].undepend(all=True)
+    OnePass([other], client, sandbox=sys.argv[2]).run()
+    assert client.jobs.failed() == {"other-ValueError": 1}
+    assert "ValueError: no" in client.jobs[waits].failure["message"]
+    assert client.unfail("other-ValueError", "other") == 1
+    held = other.pop()
+    held.move("sending")
+    for stale in (held.heartbeat, held.complete):
+        try:
+            stale()
+        except LostLockException as error:
+            assert str(error) == waits
+        except QlessException as error:
+            assert "not currently running" in str(error)
+        else:
+            raise AssertionError(stale)
+    recurring = client.jobs[other.recur(Mail, {}, interval=60, jid="daily")]
+    assert isinstance(recurring, qless.RecurringJob) and isinstance(recurring.queue, qless.Queue)
+    recurring.cancel()
+    logger.info("the end")
+"""
+
+
+def test_a_program_as_the_published_client_has_them_runs(client: compat.Client, server: Server, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", textwrap.dedent(PUBLISHED), server.url, str(tmp_path)]
+    ended = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 0, ended.stderr
+
+
 def test_the_names_that_users_import_are_there(client: compat.Client) -> None:
     assert set(compat.__all__) <= set(vars(compat))
     assert issubclass(compat.exceptions.LostLockException, compat.QlessException)
