@@ -42,14 +42,14 @@ class Queues(ScriptStore):
 
     def stats(self, queue: str, day: int) -> Operation[DayStats]:
         date = day * mapping.DAY_SECONDS
-        return self._script("Edit.stats", [queue, date], lambda _, found: mapping.day_stats(queue, day, found))
+        return self._script("Statistics.report", [queue, date], lambda _, found: mapping.day_stats(queue, day, found))
 
     def failures(self, limit: int = 50) -> Operation[list[tuple[str, int]]]:
         def read(_: float, groups: Any) -> list[tuple[str, int]]:
             counted = [(str(group), int(jobs)) for group, jobs in (groups or {}).items()]
             return sorted(counted, key=lambda found: (-found[1], found[0]))[:limit]
 
-        return self._script("Edit.failures", [], read)
+        return self._script("Failures.groups", [], read)
 
     def failure_times(self, groups: Sequence[str]) -> Operation[list[FailureTimes]]:
         self.refuse("failure_times")

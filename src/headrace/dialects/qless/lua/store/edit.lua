@@ -227,16 +227,6 @@ function Edit.circumstances(now, jid)
   }
 end
 
--- stats queue date
-function Edit.stats(now, queue, date)
-  return Qless.Statistics.report(now, queue, date)
-end
-
--- failures. Reply: JSON object of groups and their sizes.
-function Edit.failures()
-  return Qless.Failures.groups()
-end
-
 -- settings changes
 -- With changes, a list of {option, value or nothing}, sets or unsets them. Reply: JSON object of all that is stored.
 function Edit.settings(_, changes)
