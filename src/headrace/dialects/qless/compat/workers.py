@@ -7,12 +7,10 @@ until its lock runs out. Pass `allowed=["shop.jobs"]` and `complete=True` for wh
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 from headrace.dialects.qless.client import Client
-from headrace.dialects.qless.events import Listener
 from headrace.dialects.qless.queue import Queue
 from headrace.dialects.qless.workers import base, coroutines, forking, serial
 
@@ -27,7 +25,7 @@ class _Published:
 
 
 class Worker(_Published, base.Worker):
-    """The base of a worker of your own: override `run` and `kill`.
+    """The base of a worker of your own: override `run` and `kill`, which `listener` calls with the jid of a lost job.
 
     >>> class Mine(Worker):
     ...     def run(self):
@@ -57,15 +55,6 @@ class Worker(_Published, base.Worker):
 
     def lose(self, jid: str) -> None:
         self.kill(jid)
-
-    @contextmanager
-    def listener(self) -> Iterator[Listener]:
-        """Around a run: `kill` is called, in a thread, with the jid of each lost job."""
-        listener = self.listen()
-        try:
-            yield listener
-        finally:
-            listener.close()
 
     def signals(self, names: Sequence[str] = ("QUIT", "USR1", "USR2")) -> None:
         """Handle these signals: USR1 prints what every thread does, USR2 opens a console, all others stop."""

@@ -188,12 +188,16 @@ class Worker:
         """Work on a job is in vain from now on: stop it, if it is being done here."""
         raise NotImplementedError
 
-    def listen(self) -> Listener:
-        """Hear of lost jobs in a thread. The listener is to be closed."""
+    @contextmanager
+    def listener(self) -> Iterator[Listener]:
+        """Around a run: `lose` is called, in a thread, with the jid of each lost job."""
         listener = Listener(self.client.driver, [f"ql:w:{self.client.worker_name}"])
         self.patiently(listener.subscribe)
         threading.Thread(target=self._hear, args=(listener,), name="qless-listener", daemon=True).start()
-        return listener
+        try:
+            yield listener
+        finally:
+            listener.close()
 
     def _hear(self, listener: Listener) -> None:
         for _, text in listener.messages():

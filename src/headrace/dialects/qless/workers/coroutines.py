@@ -36,13 +36,9 @@ class CoroutineWorker(Worker):
         self._woken = asyncio.Event()
 
     def run(self) -> None:
-        listener = self.listen()
-        try:
-            # The event loop's own threads talk to the server, and must not wait for jobs.
-            with ThreadPoolExecutor(self._slots, "qless-job") as threads:
-                asyncio.run(self._run(threads))
-        finally:
-            listener.close()
+        # The event loop's own threads talk to the server, and must not wait for jobs.
+        with self.listener(), ThreadPoolExecutor(self._slots, "qless-job") as threads:
+            asyncio.run(self._run(threads))
 
     async def _run(self, threads: Executor) -> None:
         self._loop = asyncio.get_running_loop()

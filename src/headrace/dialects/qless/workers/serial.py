@@ -34,8 +34,7 @@ class SerialWorker(Worker):
         self._on_loss = on_loss or (lambda _: os._exit(LOST_JOB))
 
     def run(self) -> None:
-        listener = self.listen()
-        try:
+        with self.listener():
             for job in self.jobs():
                 if job is None:
                     title("sleeping")
@@ -44,8 +43,6 @@ class SerialWorker(Worker):
                     self.work(job)
                 if self._stop.is_set():
                     return
-        finally:
-            listener.close()
 
     def work(self, job: Job) -> None:
         title(f"{job.jid} {job.klass_name}")
