@@ -183,7 +183,9 @@ def test_a_line_goes_into_the_history_of_each_job_that_there_is(store: Store) ->
     assert log(store, "a", "nobody", "a", line="zwei ü\n") == [True, False, True]
     assert told(store, "a") == ["created", "log", "log"]
     assert [line.detail for line in store.run(store.history("a"))[1:]] == ["zwei ü\n"] * 2
-    assert told(store, "b") == ["created"]
+    log(store, "b", line="done")
+    assert told(store, "b") == ["created", "log"]
+    assert look(store, "b").state is State.READY
 
 
 @pytest.mark.needs(Trait.HISTORY)

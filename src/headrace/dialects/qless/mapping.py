@@ -240,13 +240,14 @@ def report(said: Report, saying: Saying | None, steady: int) -> dict[str, Any]:
 def snapshot(job: dict[str, Any], lower_first: bool) -> Snapshot:
     body, data, progress = split(job["data"], job["said"])
     history = list(job["history"] or [])
-    when = {entry["what"]: milliseconds(entry["when"]) for entry in history}
+    told = [entry for entry in history if not entry.get("log")]
+    when = {entry["what"]: milliseconds(entry["when"]) for entry in told}
     created = milliseconds(history[0]["when"]) if history else 0
     state = STATES.get(job["state"], State.BLOCKED)
     failure = job["failure"] or {}
     error = msgspec.json.encode({"type": "", "message": failure["message"]}) if "message" in failure else None
     priority = whole(job["priority"])
-    last_put = next((entry.get("q", "") for entry in reversed(history) if entry["what"] == "put"), "")
+    last_put = next((entry.get("q", "") for entry in reversed(told) if entry["what"] == "put"), "")
     return Snapshot(
         id=job["jid"],
         task=job["klass"] or "",
@@ -346,10 +347,11 @@ def _tally(summary: dict[str, Any]) -> Tally:
 
 
 def event(entry: dict[str, Any], first: bool) -> HistoryRecord:
+    """An entry of the history. A line of ours is marked as one: it may be a word of Qless' own."""
     what = str(entry["what"])
-    known = EVENTS.get(what)
+    known = None if entry.get("log") else EVENTS.get(what)
     detail = str(entry.get("q") or entry.get("group") or "") if known else what
-    word = "moved" if what == "put" and not first else known or "log"
+    word = "moved" if known == "created" and not first else known or "log"
     return HistoryRecord(milliseconds(entry["when"]), word, detail, str(entry.get("worker", "")))
 
 

@@ -180,7 +180,7 @@ end
 -- Adds a line to the histories of jobs. Reply: a list, 1 for jobs that there are.
 function Edit.log(now, jids, line)
   return each(jids, function(jid)
-    Qless.Change.log(now, jid, line)
+    Qless.Change.log(now, jid, line, {log = true})
     return true
   end)
 end

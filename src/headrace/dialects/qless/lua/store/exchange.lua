@@ -203,7 +203,7 @@ function Exchange.report(now, session, number_given, reports)
         call('HMSET', 'ql:j:' .. report.jid, 'data', report.data, 'headrace', report.said)
       end
       for _, line in ipairs(report.lines) do
-        Qless.Change.log(now - line[1], report.jid, line[2], {worker = worker})
+        Qless.Change.log(now - line[1], report.jid, line[2], {worker = worker, log = true})
       end
       answers[i] = 1
     end
