@@ -34,9 +34,11 @@ from headrace.records import (
     Report,
     SessionSnapshot,
     Take,
+    Tick,
     Token,
 )
 from headrace.store.contract import Custody, Durability, Facet, Guard, NoGuard, Operation, Reported, Swept, Waiter
+from headrace.store.facets import ScheduleLook, Ticked
 from headrace.store.urls import HiddenUrl, shown_url
 from headrace.store.wakeup import Pokes
 
@@ -136,6 +138,16 @@ class DialectStore:
         memory: int | None = None,
     ) -> Operation[Renewal]:
         return self._renew(session, held, started, complete)
+
+    schedules: Callable[..., Operation[ScheduleLook]]
+    """Of a dialect that has some."""
+
+    def due_schedules(self, limit: int = 100) -> Operation[ScheduleLook]:
+        """None, ever: on a wire a schedule is given its next time without a tick."""
+        return self.schedules([])
+
+    def tick(self, ticks: Sequence[Tick]) -> Operation[Ticked]:
+        self.refuse("tick")
 
     def advice(self) -> list[str]:
         """What an operator should know, in sentences; none if all is well."""

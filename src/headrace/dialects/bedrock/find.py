@@ -105,23 +105,20 @@ def history(client: Client, job_id: str, tasks: Tasks, now: int) -> list[History
 
 
 def named(client: Client, names: Sequence[str]) -> set[int]:
-    """The jobs that have one of these names, as far as the server says."""
-    if not names:
-        return set()
-    with suppress(BedrockError):
-        found = client.query(f"SELECT jobID FROM jobs WHERE name IN ({', '.join(map(_quote, names))})")  # noqa: S608  (quoted)
-        return {job_id for (job_id,) in found.rows}
-    return set()
+    """The jobs that have one of these names."""
+    return _ids(client, f"name IN ({', '.join(map(_quote, names))})") if names else set()
 
 
 def children(client: Client, job_id: int) -> set[str]:
-    """The children of a job that have not ended, as far as the server says."""
+    """The children of a job that have not ended."""
+    pending = "state IN ('QUEUED', 'RUNQUEUED', 'RUNNING', 'PAUSED')"
+    return set(map(str, _ids(client, f"parentJobID = {int(job_id)} AND {pending}")))
+
+
+def _ids(client: Client, where: str) -> set[int]:
+    """The jobs of which this is true, as far as the server says."""
     with suppress(BedrockError):
-        found = client.query(
-            f"SELECT jobID FROM jobs WHERE parentJobID = {int(job_id)} "  # noqa: S608  (a number)
-            "AND state IN ('QUEUED', 'RUNQUEUED', 'RUNNING', 'PAUSED')"
-        )
-        return {str(child) for (child,) in found.rows}
+        return {job_id for (job_id,) in client.query(f"SELECT jobID FROM jobs WHERE {where}").rows}  # noqa: S608  (quoted)
     return set()
 
 

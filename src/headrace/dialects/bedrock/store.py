@@ -34,10 +34,9 @@ from headrace.records import (
     ScheduleRecord,
     SessionInfo,
     Snapshot,
-    Tick,
 )
 from headrace.store.contract import Facet, Operation, Waiter
-from headrace.store.facets import ScheduleLook, Ticked
+from headrace.store.facets import ScheduleLook
 from headrace.store.urls import shown_url
 from headrace.values.clock import Clock, SystemClock
 from headrace.values.durations import milliseconds
@@ -230,13 +229,6 @@ class BedrockStore(OwnerlessStore[Session]):
 
     def delete_schedule(self, name: str) -> Operation[bool]:
         return Requests(lambda: schedules.delete(self, name))
-
-    def due_schedules(self, limit: int = 100) -> Operation[ScheduleLook]:
-        """None, ever: a job that has run is given its next time by the server."""
-        return self.schedules([])
-
-    def tick(self, ticks: Sequence[Tick]) -> Operation[Ticked]:
-        self.refuse("tick")
 
     # -- workers --
 

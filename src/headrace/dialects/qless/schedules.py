@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from headrace.dialects.on_redis import Stepwise
-from headrace.records import ScheduleRecord, Tick
+from headrace.records import ScheduleRecord
 from headrace.store.contract import Operation
-from headrace.store.facets import ScheduleLook, Ticked
+from headrace.store.facets import ScheduleLook
 from headrace.store.redis.operation import Script, Steps
 
 from . import mapping, texts
@@ -55,10 +55,3 @@ class Schedules(ScriptStore):
 
     def delete_schedule(self, name: str) -> Operation[bool]:
         return self._script("Schedules.delete", [name], lambda _, done: bool(done), repeatable=False)
-
-    def due_schedules(self, limit: int = 100) -> Operation[ScheduleLook]:
-        """None, ever: nobody has to tick."""
-        return self._schedules([])
-
-    def tick(self, ticks: Sequence[Tick]) -> Operation[Ticked]:
-        self.refuse("tick")

@@ -10,9 +10,9 @@ from headrace.dialects.lease_book import LeaseBook
 from headrace.dialects.on_redis import RedisDialect, Stepwise, test_clock
 from headrace.errors import ConfigurationError, Unsupported
 from headrace.options import CARRIED
-from headrace.records import Counts, Filter, NewJob, Page, Put, ScheduleRecord, SessionInfo, Snapshot, Tick
+from headrace.records import Counts, Filter, NewJob, Page, Put, ScheduleRecord, SessionInfo, Snapshot
 from headrace.store.contract import Facet, Operation, Swept, Waiter
-from headrace.store.facets import ScheduleLook, Ticked
+from headrace.store.facets import ScheduleLook
 from headrace.store.redis.operation import Script, Steps
 from headrace.task import content_key
 from headrace.values.clock import Clock
@@ -190,13 +190,6 @@ class WorkKitStore(RedisDialect, OwnerlessStore[Session]):
 
     def delete_schedule(self, name: str) -> Operation[bool]:
         return Steps(lambda: schedules.delete(self, name))
-
-    def due_schedules(self, limit: int = 100) -> Operation[ScheduleLook]:
-        """None, ever: a listener that runs an entry gives it its next time."""
-        return self.schedules([])
-
-    def tick(self, ticks: Sequence[Tick]) -> Operation[Ticked]:
-        self.refuse("tick")
 
     # -- workers --
 
