@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import closing
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
+from headrace import Headrace
 from headrace.dialects.gearmonkey import OPT_BLOCKING, Client, JobError, JobTimeout, Option, Worker
 from headrace.errors import ConfigurationError
 
@@ -24,6 +26,23 @@ def test_a_failed_job_raises_an_error_with_its_number_and_its_outcome(client: Cl
     assert (error.function, error.id, error.job_id) == ("mail", 1, "mail:1")
     assert error.job == client.get("mail", 1)
     assert (error.job.status, error.job.input, error.job.output) == ("error", "no luck", error.message)
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_an_app_reads_the_outputs_of_working_functions_as_its_tasks_say(url: str, strict: bool) -> None:
+    with closing(Headrace(url)) as app, Worker(url, strict=strict) as worker:
+
+        @app.task(name="shout")
+        def shout(text: str) -> str: ...
+
+        @app.task(name="count")
+        def count(text: str) -> int: ...
+
+        worker.accept("shout", str.upper)
+        worker.accept("count", lambda text: str(len(text)))
+        jobs = [shout.enqueue("[1]"), count.enqueue("four")]
+        worker.run_until_empty()
+        assert [job.result(timeout=10) for job in jobs] == ["[1]", 4]
 
 
 def test_the_fifth_argument_is_a_time_out_or_a_time(client: Client, raw: Any) -> None:

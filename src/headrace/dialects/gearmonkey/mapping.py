@@ -28,6 +28,8 @@ _arguments = msgspec.json.Decoder(dict[str, Raw])
 
 NONE, TEXT, BYTES, AS_IT_IS = "n", "t", "b", "j"
 """How an output was made from a result. Kept beside the job, so that our own results come back exactly."""
+UNTOLD = "\0"
+"""Of an output that was no result of ours: its readers tell by its looks, as with a peer's."""
 
 
 class Shape:
@@ -103,6 +105,8 @@ class Shapes:
     def __init__(self, tasks: Callable[[], Mapping[str, Task[Any, Any]]]) -> None:
         self._tasks = tasks
         self._shapes: dict[str, tuple[Task[Any, Any], Shape]] = {}
+        self.unknown = AS_IT_IS
+        """How the outputs of tasks that it does not know are made."""
 
     def of(self, name: str) -> Shape | None:
         task = self._tasks().get(name)
@@ -130,7 +134,9 @@ class Shapes:
         if result is None:
             return b"", NONE
         shape = self.of(task)
-        if shape is None or not result.startswith(b'"'):
+        if shape is None:
+            return result, self.unknown
+        if not result.startswith(b'"'):
             return result, AS_IT_IS
         if shape.returns is bytes:
             return base64.b64decode(msgspec.json.decode(result)), BYTES

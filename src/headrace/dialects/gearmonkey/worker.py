@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, TypeVar, overload
 
 from headrace import crashpoints
+from headrace.dialects.gearmonkey.mapping import UNTOLD
 from headrace.dialects.gearmonkey.protocol import check_function
 from headrace.dialects.gearmonkey.store import GearMonkeyStore
 from headrace.dialects.gearmonkey.strict import StrictLoop, load_script
@@ -50,6 +51,7 @@ class Worker:
         if lease < 1:
             raise ConfigurationError("lease must be at least a second.")
         self.store = url if isinstance(url, GearMonkeyStore) else GearMonkeyStore(url)
+        self.store.shapes.unknown = UNTOLD  # a working function's output is no JSON of ours
         self.strict = strict
         self._timeout = round(lease * 1000)
         self._works: dict[str, Working] = {}
