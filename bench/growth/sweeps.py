@@ -6,7 +6,9 @@ from pathlib import Path
 
 from bench.growth import row
 from bench.tools import Report
-from headrace.records import SessionInfo, Take
+from headrace.records import ExchangeReply, SessionInfo, Take
+from headrace.store.redis.connections import pack
+from headrace.store.redis.operation import Script
 from headrace.store.redis.store import RedisStore
 from headrace.worker.upkeep import SWEEP_EVERY
 from store.redis.servers import Server
@@ -34,12 +36,15 @@ class Idle:
     def __init__(self, sessions: int) -> None:
         self.server = Server()
         self.store = RedisStore(self.server.url)
+        self.line = self.store.driver.opener.open()
         self.ids = [f"s{number}" for number in range(sessions)]
         for session in self.ids:
-            info = SessionInfo(id=session, name=session, queues=["default"], tasks=["task"], timeout=15_000)
+            info = SessionInfo(id=session, name=session, queues=("default",), tasks=("task",), timeout=15_000)
             self.store.run(self.store.open(info))
+        self.store.run(self.look(self.ids[0], 1))  # the server knows the script from then on
 
     def close(self) -> None:
+        self.line.disconnect()
         self.store.close()
         self.server.close()
 
@@ -49,6 +54,19 @@ class Idle:
         for _ in range(PERIOD):
             self.store.run(self.store.sweep())
         return cpu_seconds(self.server) - cpu, commands(self.server) - before
+
+    def look(self, session: str, number: int) -> Script[ExchangeReply]:
+        found = self.store.exchange(session, number, (), Take(("default",), 8, 0, False))
+        assert isinstance(found, Script)
+        return found
+
+    def ask(self, session: str, number: int) -> None:
+        """Wait for a hint in vain, then look for work: both are sent together, as a waiter does."""
+        driver = self.store.driver
+        wait = pack(b"BLPOP", self.store.keys.bell(session).encode(), b"0.001")
+        self.line.send_packed_command([wait, driver.packed(self.look(session, number))], check_health=False)
+        self.line.read_response()
+        self.line.read_response()
 
     def period(self) -> float:
         """CPU seconds of all that happens in `PERIOD` seconds."""
@@ -60,10 +78,8 @@ class Idle:
             self.store.run(self.store.sweep(every=SWEEP_EVERY))
         for session in self.ids:
             self.store.driver.command("PING")  # of the connection that is subscribed
-            for number in range(1, ASKS + 1):
-                self.store.driver.command("RPUSH", self.store.keys.bell(session), "1")  # so that this does not block:
-                self.store.driver.command("BLPOP", self.store.keys.bell(session), "1")
-                self.store.run(self.store.exchange(session, number, (), Take(["default"], 8, 0, False)))
+            for number in range(2, ASKS + 2):
+                self.ask(session, number)
             for _ in range(RENEWALS):
                 self.store.run(self.store.renew(session))
         return cpu_seconds(self.server) - before
