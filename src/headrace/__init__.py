@@ -1,7 +1,10 @@
 """headrace: a job queue and scheduler for Python. The public names, and nothing else."""
 
-from headrace import flow
-from headrace.app import Headrace
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from headrace.errors import (
     ArgumentsError,
     ConfigurationError,
@@ -35,14 +38,18 @@ from headrace.errors import (
     UnknownJob,
     Unsupported,
 )
-from headrace.events import Event
-from headrace.job import Job
-from headrace.records import State
-from headrace.retry import Backoff
-from headrace.signals import Cancelled, Fail, MoveTo, Retry, Snooze, WaitFor
-from headrace.task import Call, Task
-from headrace.values.codec import inject
-from headrace.worker.context import Context, current
+
+if TYPE_CHECKING:
+    from headrace import flow
+    from headrace.app import Headrace
+    from headrace.events import Event
+    from headrace.job import Job
+    from headrace.records import State
+    from headrace.retry import Backoff
+    from headrace.signals import Cancelled, Fail, MoveTo, Retry, Snooze, WaitFor
+    from headrace.task import Call, Task
+    from headrace.values.codec import inject
+    from headrace.worker.context import Context, current
 
 __version__ = "0.1.0"
 
@@ -96,3 +103,38 @@ __all__ = [
     "flow",
     "inject",
 ]
+
+_PLACES = {
+    "Backoff": "retry",
+    "Call": "task",
+    "Cancelled": "signals",
+    "Context": "worker.context",
+    "Event": "events",
+    "Fail": "signals",
+    "Headrace": "app",
+    "Job": "job",
+    "MoveTo": "signals",
+    "Retry": "signals",
+    "Snooze": "signals",
+    "State": "records",
+    "Task": "task",
+    "WaitFor": "signals",
+    "current": "worker.context",
+    "inject": "values.codec",
+}
+"""Where a name lives that is imported when it is first used: `headrace --help` and programs that only catch errors need
+none of them.
+"""
+
+
+def __getattr__(name: str) -> Any:
+    if name == "flow":
+        return importlib.import_module("headrace.flow")
+    if name not in _PLACES:
+        raise AttributeError(f"module 'headrace' has no attribute {name!r}")
+    found = globals()[name] = getattr(importlib.import_module(f"headrace.{_PLACES[name]}"), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

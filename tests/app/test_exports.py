@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 import headrace
 from headrace import errors, flow
 from headrace.errors import HeadraceError, SessionGone, StaleRequest
@@ -33,3 +35,9 @@ def test_catching_errors_of_schedules_does_not_import_their_language() -> None:
     program = "import sys, headrace; headrace.ScheduleError; print('headrace.schedule' in sys.modules)"
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert result.stdout == "False\n"
+
+
+def test_an_unknown_name_is_refused_as_by_any_module() -> None:
+    with pytest.raises(AttributeError, match=r"^module 'headrace' has no attribute 'Haedrace'$"):
+        headrace.Haedrace  # noqa: B018
+    assert set(headrace.__all__) <= set(dir(headrace))

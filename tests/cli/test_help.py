@@ -65,11 +65,11 @@ def test_help_imports_no_command_and_nothing_heavy(arguments: list[str]) -> None
     assert "headrace.cli" in imported
     assert not imported & {
         "apsw",
+        "msgspec",
         "rich",
         "asyncio",
         "multiprocessing",
-        "headrace.store.sqlite",
-        "headrace.worker.pump",
+        "headrace.app",
     }
     assert {name for name in imported if name.startswith("headrace.cli")} == {"headrace.cli", "headrace.cli.exits"}
 
