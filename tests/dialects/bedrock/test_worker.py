@@ -90,25 +90,23 @@ def test_no_envelope_and_as_few_requests_as_can_be(app: Headrace, real: InProces
 
 @pytest.mark.parametrize("kind", ["plain", "async"])
 def test_a_worker_wakes_at_once(app: Headrace, real: InProcess, wire: Wire, kind: str) -> None:
-    ran: list[float] = []
+    ran: list[int] = []
     if kind == "plain":
 
         @app.task(name="wake")
         def plain() -> None:
-            ran.append(time.monotonic())
+            ran.append(1)
     else:
 
         @app.task(name="wake")
         async def coroutine() -> None:
-            ran.append(time.monotonic())
+            ran.append(1)
 
     with app.worker(slots=2):
         for count in range(1, 4):
             eventually(real.waiting)
-            begun = time.monotonic()
             create(wire, "wake")
-            eventually(lambda count=count: len(ran) == count)
-            assert ran[-1] - begun < 0.25
+            eventually(lambda count=count: len(ran) == count)  # by itself a worker asks once a minute
         eventually(lambda: wire.ask("Query", query="SELECT count(*) FROM jobs;").json == [[0]])
     assert real.waiting() == 0
 
@@ -186,9 +184,9 @@ def test_a_server_that_does_not_wait_is_asked_now_and_then() -> None:
     try:
         with app.worker():
             eventually(lambda: len(heard) >= 3)
-            before = len(heard)
-            time.sleep(1.5)
-            assert 1 <= len(heard) - before <= 8
+            before, began = len(heard), time.monotonic()
+            eventually(lambda: len(heard) >= before + 5)
+            assert time.monotonic() - began > 0.5
     finally:
         app.close()
         over.set()

@@ -200,7 +200,7 @@ def test_a_scheduled_job_may_be_waited_for(client: Client, url: str) -> None:
     with running(worker_for(url, "mail")):
         due = int(time.time()) + 1
         client.run("mail", "x", "scheduled", OPT_BLOCKING, timeout=10, scheduled=due)
-        assert due <= time.time() < due + 1.5
+        assert time.time() >= due
 
 
 def test_everything_on_an_event_loop(url: str, client: Client) -> None:

@@ -62,7 +62,7 @@ _tokens = itertools.count(1)
 def get_found(names: str, count: int, *, wait: int | None = None) -> Call[list[Found]]:
     """GetJobs, with the data of the jobs as it came. `wait`: for so many milliseconds.
 
-    A worker's queues are all of test traffic, or none. Who asks for mocked jobs gets real ones, too: test traffic has
+    A worker's queues are all of test traffic, or none. A request for mocked jobs gets real ones, too: test traffic has
     names of its own.
     """
     waiting: dict[str, Any] = {} if wait is None else {"Connection": "wait", "Timeout": wait, "patience": wait}

