@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from unittest.mock import patch
 
 import pytest
+from msgspec.structs import replace
 
 from headrace import Backoff, Headrace, Retry, current
 from headrace.errors import Unsupported
@@ -73,6 +74,36 @@ def test_a_plain_success_is_derived_and_a_running_one_has_no_end(app: Headrace) 
     (done,) = attempts.attempts(app, job.id)
     assert (done.outcome, done.error, done.data_before, done.data_after) == ("done", None, None, None)
     assert all(line.account is None for line in app.store.run(app.store.history(job.id)))
+
+
+def test_the_data_around_a_run_that_leaves_no_account_is_that_of_the_runs_beside_it(app: Headrace) -> None:
+    @app.task
+    def climb() -> None:
+        pass
+
+    def line(what: str, *data: bytes) -> HistoryRecord:
+        return HistoryRecord(0, what, account=encode_account(None, *data) if data else None)
+
+    job = replace(look.job(app, climb.enqueue().id).job, data=b'"top"')
+    lines = [
+        *(line("created"), line("started"), line("crashed")),
+        *(line("started"), line("retried", b'"foot"', b'"camp"')),
+        *(line("started"), line("crashed"), line("started"), line("crashed")),
+        *(line("started"), line("failed", b'"ridge"', b'"ledge"')),
+        *(line("started"), line("released"), line("started"), line("done")),
+    ]
+    found = attempts.attempts_in(job, lines)
+    assert [(run.outcome, run.data_before, run.data_after) for run in found] == [
+        ("crashed", None, "foot"),
+        ("retried", "foot", "camp"),
+        ("crashed", "camp", "camp"),
+        ("crashed", "camp", "ridge"),
+        ("failed", "ridge", "ledge"),
+        ("released", "ledge", "ledge"),
+        ("done", "top", "top"),
+    ]
+    (*_, running) = attempts.attempts_in(job, lines[:-1])
+    assert (running.outcome, running.data_before, running.data_after) == ("running", "ledge", None)
 
 
 def test_an_error_that_only_the_job_has_is_that_of_its_last_attempt(app: Headrace) -> None:

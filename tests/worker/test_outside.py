@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from headrace import Headrace, Retry, current
+from headrace.ops.attempts import attempts
 from headrace.records import Report
 from headrace.worker.reports import Said
 from processes import eventually
@@ -80,6 +81,25 @@ def test_data_of_an_outcome_goes_on_top_of_what_others_have_changed(app: Headrac
     job = work.enqueue()
     app.worker().run_until_empty()
     assert job.result(timeout=0) == {"others": 1, "own": 2}
+    first, second = attempts(app, job.id)
+    assert (first.data_before, first.data_after) == (None, {"others": 1, "own": 2})
+    assert second.data_before == second.data_after == {"others": 1, "own": 2}
+
+
+def test_an_attempt_tells_the_data_that_its_job_has_in_the_end(app: Headrace) -> None:
+    @app.task
+    def work() -> None:
+        run = current()
+        run.update({"own": 1})
+        eventually(lambda: run.job.data == {"own": 1}, "the report")
+        run.job.update(others=1)
+        run.update({"own": 2})  # has to wait after the report before, so that it is sent with the outcome
+
+    job = work.enqueue()
+    app.worker().run_until_empty()
+    (attempt,) = attempts(app, job.id)
+    assert (attempt.data_before, attempt.data_after) == (None, {"own": 2, "others": 1})
+    assert job.data == {"own": 2, "others": 1}
 
 
 def test_in_a_test_a_run_sees_changes_at_once(app: Headrace) -> None:

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from headrace.ops.documents import moment
+from headrace.ops.documents import moment, value_of
 from headrace.ops.forms import forms
 from headrace.ops.selection import find_job_course
 from headrace.records import HistoryRecord, Snapshot, State
 from headrace.store.contract import Facet
 from headrace.store.courses import Course
 from headrace.store.facets import refusal
-from headrace.store.history import attempts_of, decode_account
+from headrace.store.history import AttemptRecord, attempts_of, decode_account
 from headrace.values.codec import ErrorText, decode_error
 
 if TYPE_CHECKING:
@@ -39,8 +39,9 @@ class Attempt(Struct, frozen=True, kw_only=True):
     error: ErrorText | None
     """Clipped, as the data is: see docs/limits.md."""
     data_before: Any
-    """The job's data when the run began. Not kept of a run that was done and left the data as it was, or whose worker
-    died. What was clipped is text."""
+    """The job's data when the run began, and when it ended; None if it had none. What was clipped is text. Of a run
+    whose worker died, or that was done and left the data as it was, they are what the runs before and after it tell;
+    of the first run it is not known then what it began with."""
     data_after: Any
 
 
@@ -59,9 +60,9 @@ attempts, aattempts = forms(attempts_course)
 def attempts_in(job: Snapshot, history: Sequence[HistoryRecord]) -> list[Attempt]:
     """The attempts that a job's history tells of."""
     found = []
-    for number, (began, ended) in enumerate(attempts_of(history), 1):
-        account = decode_account(None if ended is None else ended.account)
-        error = account.error
+    runs = attempts_of(history)
+    for number, ((began, ended), (before, after)) in enumerate(zip(runs, _data(job, runs), strict=True), 1):
+        error = decode_account(None if ended is None else ended.account).error
         if error is None and job.error is not None and ended is history[-1] and job.state is State.FAILED:
             error = decode_error(job.error)
         found.append(
@@ -74,10 +75,30 @@ def attempts_in(job: Snapshot, history: Sequence[HistoryRecord]) -> list[Attempt
                 outcome="running" if ended is None else ended.what,
                 note="" if ended is None else ended.detail,
                 error=error,
-                data_before=_value(account.before),
-                data_after=_value(account.after),
+                data_before=before,
+                data_after=after,
             )
         )
+    return found
+
+
+def _data(job: Snapshot, runs: Sequence[AttemptRecord]) -> list[tuple[Any, Any]]:
+    """What the data was before each run and after it."""
+    found: list[tuple[Any, Any]] = []
+    for run, following in zip(runs, (*runs[1:], None), strict=True):
+        if run.ended is not None and run.ended.account is not None:
+            account = decode_account(run.ended.account)
+            found.append((_value(account.before), _value(account.after)))
+            continue
+        before = found[-1][1] if found else None
+        if following is None:
+            after = value_of(job.data)
+        elif following.ended is not None and following.ended.account is not None:
+            after = _value(decode_account(following.ended.account).before)
+        else:
+            after = before
+        is_done = run.ended is not None and run.ended.what == State.DONE.value
+        found.append((after if is_done else before, None if run.ended is None else after))
     return found
 
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from headrace.records import HistoryRecord, Snapshot, State
 from headrace.values.codec import ErrorText, clean, decode_error, encode_error
@@ -78,8 +79,16 @@ def encode_account(error: bytes | None, before: bytes | None, after: bytes | Non
         error = encode_error(
             ErrorText(text.type, clean(text.message, LONGEST_MESSAGE), clean(text.traceback, LONGEST_TRACEBACK))
         )
-    both = (None if data is None else clean(data.decode(errors="replace"), LONGEST_DATA) for data in (before, after))
-    return _encode(_Encoded(None if error is None else msgspec.Raw(error), *both))
+    return _encode(_Encoded(None if error is None else msgspec.Raw(error), _text(before), _text(after)))
+
+
+def _text(data: bytes | None) -> str | None:
+    return None if data is None else clean(data.decode(errors="replace"), LONGEST_DATA)
+
+
+def with_data_after(account: bytes, data: bytes) -> bytes:
+    """The same of a run whose job has other data in the end, because others have changed it meanwhile."""
+    return _encode(replace(decode_account(account), after=_text(data)))
 
 
 def decode_account(encoded: bytes | None) -> Account:

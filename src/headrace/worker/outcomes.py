@@ -12,7 +12,7 @@ from headrace.options import ASKED_RETRIES
 from headrace.records import Charge, Kind, Outcome
 from headrace.signals import Cancelled, Fail, MoveTo, Retry, Signal, Snooze, WaitFor
 from headrace.store.contract import Facet
-from headrace.store.history import encode_account
+from headrace.store.history import encode_account, with_data_after
 from headrace.task import Task
 from headrace.traffic import as_test, is_test
 from headrace.values.codec import ErrorText, clean, describe_error, encode_error, encode_value
@@ -232,9 +232,11 @@ def _obey(run: Run, task: Task[Any, Any], signal: Signal) -> Outcome:
 
 def rebase(outcome: Outcome, data: bytes | None) -> None:
     """Others have changed the job's data to this: what the run has changed is changed in it."""
-    assert outcome.data is not None
-    outcome.data = merged(outcome.base or None, outcome.data, data)
+    mine = outcome.data
+    assert mine is not None
+    outcome.data = merged(outcome.base or None, mine, data)
     outcome.base = data or b""
+    outcome.account = with_data_after(outcome.account or encode_account(None, mine, mine), outcome.data)
 
 
 def _wait(run: Run, task: Task[Any, Any], signal: WaitFor) -> Outcome:

@@ -12,6 +12,7 @@ from headrace import crashpoints
 from headrace.records import Lease, Report
 from headrace.store.contract import Reported
 from headrace.values.merging import merged
+from headrace.worker.outcomes import give_account
 
 if TYPE_CHECKING:
     from headrace.worker.leases import Leases
@@ -160,6 +161,8 @@ class Reports:
             found = session.insist(session.store.get([run.id for run in outdated]))
             for run, job in zip(outdated, found, strict=True):
                 run.speaking.hear(None if job is None else job.data)
+                if run.outcome is not None:
+                    give_account(run, run.outcome)
         return outdated
 
     def send_unsent(self) -> None:

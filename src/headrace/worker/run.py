@@ -81,6 +81,8 @@ class Run:
     completing: bool = False
     """Its task has called `complete`. Whether that was committed, the store knows."""
     said: Said | None = None
+    outcome: Outcome | None = None
+    """Once it has ended, if it has said something or there is more to it than that it is done."""
     _context: Context | None = None
     _overrides: Any = None
 
@@ -263,6 +265,7 @@ def _ended(run: Run, outcome: Outcome, steady: Callable[[], int]) -> Outcome:
     outcome.began = run.began
     outcome.ended = steady()
     if outcome.kind is not _DONE or run.said is not None:
+        run.outcome = outcome
         give_account(run, outcome)
     if outcome.kind is _DONE and logs.jobs_log.isEnabledFor(logs.job_level):
         _log_done(run, outcome)

@@ -177,7 +177,7 @@ class IsolatedExecutor:
         """Pass on what the job says, until its outcome or its end."""
         while (words := receive(connection, decode_words)) is not None:
             if words.outcome is not None:
-                outcome = words.outcome
+                outcome = run.outcome = words.outcome
                 run.began = outcome.began  # its own process knows best: it may have given itself back
                 return outcome
             run.channel.heard(run)
