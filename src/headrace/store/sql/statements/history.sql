@@ -17,7 +17,9 @@ WHERE job = ?1 AND seq <= (SELECT seq FROM history WHERE job = ?1 ORDER BY seq D
 -- The last lines of jobs' histories, but for lines that were added from outside while no worker had the job.
 SELECT job, what FROM history
 WHERE seq IN (
-    SELECT (SELECT max(seq) FROM history WHERE job = value AND (what <> 'log' OR worker <> '')) FROM json_each(?1)
+    SELECT (
+        SELECT seq FROM history WHERE job = value AND (what <> 'log' OR worker <> '') ORDER BY seq DESC LIMIT 1
+    ) FROM json_each(?1)
 )
 
 -- name: delete_history
