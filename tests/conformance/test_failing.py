@@ -5,8 +5,7 @@ from __future__ import annotations
 from headrace.records import Expiry, IfFailed, Kind
 from headrace.store.contract import Store
 from headrace.store.facets import FailureTimes
-from headrace.store.failing import HOURS_KEPT
-from headrace.store.throughput import HOUR
+from headrace.store.failing import HOUR, HOURS_KEPT
 from headrace.values.clock import ManualClock
 
 from .helpers import Worker, outcome, put

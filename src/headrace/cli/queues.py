@@ -28,8 +28,8 @@ def queues_command(ctx: click.Context, store: str | None, app_path: str | None, 
     """Count the jobs of each queue; pause, resume and limit queues.
 
     WORKERS is the number of live worker processes that listen to it. IN/S and OUT/S are the jobs per second that came
-    in and that ended in the last minute; --json has those of the last hour, too. Busy stores look at the newest 10,000
-    jobs, and measure over a shorter time: --json tells over how many seconds.
+    in and that ended in the last minute. Of a very busy store they are measured over a shorter time: --json tells over
+    how many seconds.
 
     \b
     Examples:
@@ -59,7 +59,7 @@ def _show_queues(found: list[QueueFigures]) -> None:
     headings = ["queue", "workers", *used]
     numbers = " ".join(headings[1:])
     rows = [[queue.queue, *(f"{getattr(queue, name):,}" for name in headings[1:])] for queue in found]
-    if any(queue.rates and queue.rates.in_hour.per_second + queue.rates.out_hour.per_second for queue in found):
+    if any(queue.rates and queue.rates.come.per_second + queue.rates.go.per_second for queue in found):
         headings += ["in/s", "out/s"]
         numbers += " in/s out/s"
         rows = [[*row, *_rates(queue)] for row, queue in zip(rows, found, strict=True)]
@@ -73,7 +73,7 @@ def _show_queues(found: list[QueueFigures]) -> None:
 
 def _rates(queue: QueueFigures) -> list[str]:
     rates = queue.rates
-    return [] if rates is None else [f"{rate.per_second:,.2f}" for rate in (rates.in_minute, rates.out_minute)]
+    return [] if rates is None else [f"{rate.per_second:,.2f}" for rate in (rates.come, rates.go)]
 
 
 def _remark(queue: QueueFigures, now: int) -> str:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from headrace.cli.options import existing_app, json_option, store_options
 from headrace.cli.output import console, show_json, show_table
+from headrace.ops.documents import document
+from headrace.ops.look import rates
 from headrace.ops.stats import PERCENTILES, stats, stats_document
 from headrace.store.stats import date_of, day_of
+from headrace.store.throughput import NO_RATES
 from headrace.values.text import length
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
     from headrace.store.stats import Durations, QueueStats
+    from headrace.store.throughput import QueueRates
 
 
 @click.command("stats")
@@ -27,7 +31,8 @@ def stats_command(queue: str | None, store: str | None, app_path: str | None, as
     """Show how long jobs waited and ran, and what went wrong.
 
     Of jobs that were done: WAIT is from when a job was due to when its run began, of runs that began on the day. RUN is
-    how long runs took that ended on the day. With QUEUE: histograms, too.
+    how long runs took that ended on the day. With QUEUE: histograms, too, and how many jobs per second came in and
+    ended in the last minute.
 
     \b
     Examples:
@@ -37,14 +42,20 @@ def stats_command(queue: str | None, store: str | None, app_path: str | None, as
     with existing_app(store, app_path) as app:
         wanted = date_of(day_of(day, app.clock.now()))
         days = stats(app, queue, wanted)
+        today = date_of(day_of(None, app.clock.now()))
+        moving = rates(app) if wanted == today else None
     if as_json:
-        show_json({"day": str(wanted), "queues": [stats_document(found) for found in days]})
+        show_json({"day": str(wanted), "queues": [{**stats_document(day), **_document(moving, day)} for day in days]})
     elif queue is not None:
-        _show_queue(days[0])
+        _show_queue(days[0], None if moving is None else moving.get(queue, NO_RATES))
     elif not days:
         click.echo("No queues: there are no jobs.")
     else:
         _show_queues(days)
+
+
+def _document(moving: dict[str, QueueRates] | None, day: QueueStats) -> dict[str, Any]:
+    return {"rates": None if moving is None else document(moving.get(day.queue, NO_RATES))}
 
 
 def _text(span: timedelta | None) -> str:
@@ -72,10 +83,13 @@ def _show_queues(days: list[QueueStats]) -> None:
     show_table(headings, rows, whole="done retries failures", numbers=" ".join(headings[1:]))
 
 
-def _show_queue(found: QueueStats) -> None:
+def _show_queue(found: QueueStats, moving: QueueRates | None) -> None:
     click.echo(f"{found.queue}, {found.day} (UTC)")
     failures = f"{found.failures:,} failed" + (f" ({found.failed:,} of them still)" if found.failures else "")
     click.echo(f"{found.run.count:,} done, {found.retries:,} retried, {failures}")
+    if moving is not None:
+        come, go = moving.come, moving.go
+        click.echo(f"{come.per_second:,.2f}/s in, {go.per_second:,.2f}/s out in the last {go.seconds:.0f} seconds")
     for name, durations in (("WAIT", found.wait), ("RUN", found.run)):
         if durations.count:
             percentiles = [(f"p{percent}", _percentile(durations, percent)) for percent in PERCENTILES]

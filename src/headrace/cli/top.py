@@ -23,28 +23,25 @@ from headrace.errors import Unsupported
 from headrace.events import PASSING
 from headrace.ops import act
 from headrace.ops.documents import document
-from headrace.ops.follow import REFRESH, Follower, look_once
+from headrace.ops.follow import REFRESH, Follower
+from headrace.ops.overview import Overview, overview
 from headrace.store.urls import shown_url
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
-    from headrace.ops.overview import Overview
-
-ONCE = 1.0
-"""Seconds for which --once measures rates."""
 
 
 @click.command("top")
 @store_options
 @json_option
-@click.option("--once", is_flag=True, help="Measure rates for a second, look once, print, end.")
+@click.option("--once", is_flag=True, help="Look once, print, end. The rates are those of the last minute.")
 @click.option("--plain", is_flag=True, help="Print the screen again and again instead of drawing it.")
 def top_command(store: str | None, app_path: str | None, as_json: bool, once: bool, plain: bool) -> None:
     """Watch queues, running jobs and failures live.
 
-    Shows how many jobs each queue has and how many come and go per second; what runs, where and how far it is; the
-    latest failures; the workers. Follows events, so it looks only when something happens, and at most once a second.
-    The keys are shown at the bottom. Without a terminal, or with --plain, it prints now and then.
+    Shows how many jobs each queue has, and how many came and went per second in the last ten seconds; what runs, where
+    and how far it is; the latest failures; the workers. Follows events, so it looks only when something happens, and at
+    most once a second. The keys are shown at the bottom. Without a terminal, or with --plain, it prints now and then.
 
     \b
     Examples:
@@ -54,18 +51,18 @@ def top_command(store: str | None, app_path: str | None, as_json: bool, once: bo
     with existing_app(store, app_path) as app:
         where = shown_url(app.url)
         if once:
-            _show(look_once(app, ONCE), where, as_json, indent=2)
+            _show(overview(app), where, as_json, indent=2)
         elif plain or as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
             _print_for_ever(app, where, as_json)
         else:
             _draw(app, where)
 
 
-def _show(overview: Overview, where: str, as_json: bool, indent: int | None = None) -> None:
+def _show(found: Overview, where: str, as_json: bool, indent: int | None = None) -> None:
     if as_json:
-        show_json(document(overview), indent=indent)
+        show_json(document(found), indent=indent)
         return
-    state = State(look=shown(overview), where=where)
+    state = State(look=shown(found), where=where)
     terminal = console()
     lines = sum(len(lines) for lines in state.look.lines)
     terminal.print(render(state, min(terminal.width, 200), lines + 4 * len(VIEWS) + 4, fold=True))

@@ -15,7 +15,7 @@ import time
 from typing import TYPE_CHECKING
 
 from headrace.ops.overview import Overview, Rates, aoverview, overview
-from headrace.store.contract import Facet, Waiter
+from headrace.store.contract import Waiter
 from headrace.store.courses import Course, arun_course, run_course
 from headrace.store.facets import Batch, Events, facet
 
@@ -105,22 +105,6 @@ class Follower:
             else:
                 await self._waiter.wait_async(left)
 
-    def measure(self, seconds: float) -> None:
-        """Do nothing but measure rates for a while."""
-        end = time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0:
-            self._waiter.arm()
-            if not run_course(self._app.store, self._hearing()):
-                self._waiter.wait(left)
-
-    async def ameasure(self, seconds: float) -> None:
-        """The same, from async code."""
-        end = time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0:
-            self._waiter.arm()
-            if not await arun_course(self._app.store, self._hearing()):
-                await self._waiter.wait_async(left)
-
     def poke(self) -> None:
         """End the present or the next `wait`. Safe from any thread."""
         self._attention.set()
@@ -146,21 +130,3 @@ class Follower:
         if batch.missed or any(event.what in ENDS_OR_REVIVES for event in batch.events):
             self._last = None
         return bool(batch.events) or batch.missed
-
-
-def look_once(app: Headrace, seconds: float) -> Overview:
-    """One overview, after measuring rates for so many seconds; without rates where a store has no events."""
-    if Facet.EVENTS not in app.store.facets:
-        return overview(app)
-    with Follower(app) as follower:
-        follower.measure(seconds)
-        return follower.look()
-
-
-async def alook_once(app: Headrace, seconds: float) -> Overview:
-    """The same, from async code."""
-    if Facet.EVENTS not in app.store.facets:
-        return await aoverview(app)
-    async with Follower(app) as follower:
-        await follower.ameasure(seconds)
-        return await follower.alook()

@@ -21,7 +21,7 @@ from headrace.store.courses import Course, ask
 from headrace.store.facets import Editing, FailureTimes, QueueControl, Queues, Rows, Sql, Statistics, Tags, facet
 from headrace.store.failing import in_hours
 from headrace.store.paging import PAGE, following
-from headrace.store.throughput import Measuring, QueueRates, Throughput, rates_of
+from headrace.store.throughput import NO_RATES, Measuring, QueueRates, Throughput, rates_of
 from headrace.values.glob import any_fits, is_glob
 from headrace.values.names import check_count, check_name
 
@@ -110,15 +110,15 @@ class QueueFigures(Struct, frozen=True, kw_only=True):
 
 
 def queues_course(app: Headrace) -> Course[list[QueueFigures]]:
-    """All queues that have jobs, controls or live workers, by name."""
+    """All queues that have jobs, controls or live workers, or had jobs a minute ago, by name."""
     store = app.store
     counts: list[Counts] = yield store.counts()
     sessions: list[SessionSnapshot] = yield store.sessions()
     controls = yield from controls_course(store)
-    throughput = yield from throughput_course(store)
+    rates = yield from rates_course(app)
     live = [session.info.queues for session in sessions if session.alive]
     by_state = {count.queue: count.by_state for count in counts}
-    names = {*by_state, *controls, *(name for queues in live for name in queues if not is_glob(name))}
+    names = {*by_state, *controls, *(rates or ()), *(name for queues in live for name in queues if not is_glob(name))}
 
     def figures(name: str) -> QueueFigures:
         control = controls.get(name, QueueControl(queue=name))
@@ -128,7 +128,7 @@ def queues_course(app: Headrace) -> Course[list[QueueFigures]]:
             limit=control.limit,
             paused_by=control.paused_by,
             paused=moment(control.paused_at),
-            rates=None if throughput is None else rates_of(throughput, name),
+            rates=None if rates is None else rates.get(name, NO_RATES),
             **{state.value: number for state, number in by_state.get(name, {}).items()},
         )
 
@@ -146,12 +146,15 @@ def controls_course(store: Store) -> Course[dict[str, QueueControl]]:
     return {control.queue: control for control in found}
 
 
-def throughput_course(store: Store) -> Course[Throughput | None]:
-    """How many jobs came in and ended in the last minute and hour; None where a store can't tell."""
-    if Facet.THROUGHPUT not in store.facets:
+def rates_course(app: Headrace) -> Course[dict[str, QueueRates] | None]:
+    """Of the queues in which jobs came or ended in the last minute, how many; None where a store can't tell."""
+    if Facet.THROUGHPUT not in app.store.facets:
         return None
-    found: Throughput = yield facet(store, Measuring).throughput()
-    return found
+    found: Throughput = yield facet(app.store, Measuring).throughput()
+    return {queue: rates_of(found, queue) for queue in (*found.came.queues, *found.ended.queues)}
+
+
+rates, arates = forms(rates_course)
 
 
 # -- workers ---------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from headrace.ops.documents import moment
 from headrace.ops.forms import forms
-from headrace.ops.look import controls_course
+from headrace.ops.look import controls_course, rates_course
 from headrace.records import Counts, Filter, Page, SessionSnapshot, Snapshot, State
 from headrace.store import Store
 from headrace.store.contract import Facet
@@ -120,12 +120,15 @@ class Rates:
 
 
 def overview_course(app: Headrace, rates: Rates | None = None, before: Overview | None = None) -> Course[Overview]:
-    """Look at all of a store. The failures of a look `before` are kept as long as their number is the same."""
+    """Look at all of a store, with these rates or those that it tells of the last minute.
+
+    The failures of a look `before` are kept as long as their number is the same.
+    """
     store, now = app.store, now_ms()
     counts: list[Counts] = yield store.counts()
     controls = yield from controls_course(store)
     paused = {control.queue for control in controls.values() if control.paused_at is not None}
-    queues = _queues(counts, paused, None if rates is None else rates.now())
+    queues = _queues(counts, paused, (yield from _rates(app)) if rates is None else rates.now())
     sessions: list[SessionSnapshot] = yield store.sessions()
     running = yield from _running(store, sessions)
     failed = sum(line.failed for line in queues)
@@ -145,6 +148,14 @@ def overview_course(app: Headrace, rates: Rates | None = None, before: Overview 
 
 
 overview, aoverview = forms(overview_course)
+
+
+def _rates(app: Headrace) -> Course[dict[str, tuple[float, float]] | None]:
+    """In and out per second, by queue."""
+    found = yield from rates_course(app)
+    if found is None:
+        return None
+    return {queue: (rates.come.per_second, rates.go.per_second) for queue, rates in found.items()}
 
 
 def _queues(

@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from headrace.store.facets import FailureTimes
-from headrace.store.throughput import HOUR
 
+HOUR = 3_600_000
 HOURS_KEPT = 48
 
 

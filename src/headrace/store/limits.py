@@ -22,7 +22,7 @@ MOST_PARENTS = 10_000
 HIGHEST_RATE = 10_000
 LANES_AHEAD = 1_000
 """How many milliseconds after now a lane's round is due at most, however fast its rounds follow each other."""
-LATELY = 10_000
+LATELY = 100_000
 """How many of the newest jobs, and of those that ended last in each way, in and out rates are derived from."""
 EXPIRED = "expired"
 """The group of jobs that had not started by the time at which they expire."""

@@ -1,28 +1,35 @@
-"""In and out rates of queues: how many jobs came in and how many ended, derived from jobs that are kept."""
+"""In and out rates of queues: how many jobs came in and how many ended in the last minute.
+
+They are derived from jobs that are kept. What goes is counted as it goes, by slots of time, if it came or ended in the
+last minute; so no job is missed, and a put or an exchange writes nothing for it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from msgspec import Struct
 
 from headrace.store.contract import Operation
 
-MINUTE, HOUR = 60_000, 3_600_000
+SLOT = 5_000
+"""Milliseconds. Slots are numbered since 1970."""
+SLOTS = 12
+"""How many slots before the present one are looked at."""
 
-Row = tuple[str, int, int, int, int]
-"""Of the jobs that one look goes through: a queue, how many it has, the moment of the first, how many are of the last
-minute and how many of the last hour."""
+Row = tuple[str, int, int]
+"""A queue, a slot of time, and how many jobs came or ended in it."""
+Gone = tuple[str, int, int, int]
+"""A queue, a slot of time, how many jobs came in it and how many ended, of those that are gone."""
 
 
 class Moved(Struct, frozen=True):
-    """How many jobs of which queue came in, or ended."""
+    """How many jobs of which queue came in, or ended, since a moment."""
 
-    queues: dict[str, tuple[int, int]]
-    """In the last minute, and in the last hour."""
+    queues: dict[str, int]
     since: int
-    """How far back the look went: an hour, or less where it met too many jobs."""
+    """A minute ago, to the slot; or later, where there were too many to look at."""
 
 
 class Throughput(Struct, frozen=True):
@@ -37,7 +44,7 @@ class Measuring(Protocol):
     """A store that can tell how many jobs come and go."""
 
     def throughput(self) -> Operation[Throughput]:
-        """How many jobs of each queue came in and how many ended in the last minute and the last hour."""
+        """How many jobs of each queue came in and how many ended in the last minute."""
 
 
 class Rate(Struct, frozen=True):
@@ -48,43 +55,61 @@ class Rate(Struct, frozen=True):
 
 
 class QueueRates(Struct, frozen=True):
-    """The rates of a queue."""
+    """The rates of a queue in the last minute."""
 
-    in_minute: Rate
-    out_minute: Rate
-    in_hour: Rate
-    out_hour: Rate
+    come: Rate
+    go: Rate
 
 
-def counted(looks: Iterable[Iterable[Row]], now: int, most: int) -> Moved:
-    """What several looks have found, each of which ends after `most` jobs.
+NO_RATES = QueueRates(Rate(0.0, SLOTS * SLOT / 1_000), Rate(0.0, SLOTS * SLOT / 1_000))
+"""Those of a queue in which nothing came or ended."""
 
-    >>> counted([[("mail", 2, 5_000_000, 1, 2), ("web", 1, 4_000_000, 0, 1)]], 5_050_000, 3)
-    Moved(queues={'mail': (1, 2), 'web': (0, 1)}, since=4000000)
+
+def first_slot(now: int) -> int:
+    """The first slot of the last minute."""
+    return now // SLOT - SLOTS
+
+
+def throughput_of(
+    now: int, most: int, came: Sequence[Row], ended: Sequence[Sequence[Row]], gone: Iterable[Gone]
+) -> Throughput:
+    """From what is kept, one look for each way to end, and from what is gone. A look goes through `most` jobs.
+
+    >>> throughput_of(100_000, 9, [("mail", 9, 2), ("mail", 20, 3)], [], [("mail", 10, 4, 1)])
+    Throughput(now=100000, came=Moved(queues={'mail': 7}, since=40000), ended=Moved(queues={'mail': 1}, since=40000))
+    >>> throughput_of(100_000, 5, [("mail", 9, 2), ("mail", 20, 3)], [], [("mail", 10, 4, 1)]).came
+    Moved(queues={'mail': 7}, since=50000)
     """
-    queues: dict[str, tuple[int, int]] = {}
-    since = now - HOUR
+    gone = list(gone)
+    come = [(queue, slot, number) for queue, slot, number, _ in gone]
+    go = [(queue, slot, number) for queue, slot, _, number in gone]
+    return Throughput(now, _moved(now, most, [came], come), _moved(now, most, ended, go))
+
+
+def _moved(now: int, most: int, looks: Sequence[Sequence[Row]], gone: Sequence[Row]) -> Moved:
+    """A look that has met as many as it may has not gone through all of its first slot: that does not count."""
+    first = first_slot(now)
     for look in looks:
-        rows = list(look)
-        for queue, _, _, minute, hour in rows:
-            if hour:
-                before = queues.get(queue, (0, 0))
-                queues[queue] = before[0] + minute, before[1] + hour
-        if sum(row[1] for row in rows) >= most:
-            since = max(since, min(row[2] for row in rows))
-    return Moved(queues, since)
+        if sum(number for _, _, number in look) >= most:
+            first = max(first, min(min(slot for _, slot, _ in look) + 1, now // SLOT))
+    queues: dict[str, int] = {}
+    for rows in (*looks, gone):
+        for queue, slot, number in rows:
+            if slot >= first and number:
+                queues[queue] = queues.get(queue, 0) + number
+    return Moved(queues, first * SLOT)
 
 
 def rates_of(found: Throughput, queue: str) -> QueueRates:
     """The rates of one queue.
 
-    >>> found = Throughput(100_000, Moved({"mail": (30, 90)}, 10_000), Moved({}, 0))
-    >>> rates_of(found, "mail").in_minute, rates_of(found, "mail").in_hour
-    (Rate(per_second=0.5, seconds=60.0), Rate(per_second=1.0, seconds=90.0))
+    >>> found = Throughput(100_000, Moved({"mail": 30}, 40_000), Moved({}, 90_000))
+    >>> rates_of(found, "mail")
+    QueueRates(come=Rate(per_second=0.5, seconds=60.0), go=Rate(per_second=0.0, seconds=10.0))
     """
-    rates = []
-    for which, span in enumerate((MINUTE, HOUR)):
-        for moved in (found.came, found.ended):
-            seconds = max(min(span, found.now - moved.since), 1_000) / 1_000
-            rates.append(Rate(moved.queues.get(queue, (0, 0))[which] / seconds, seconds))
-    return QueueRates(*rates)
+
+    def rate(moved: Moved) -> Rate:
+        seconds = max(found.now - moved.since, 1_000) / 1_000
+        return Rate(moved.queues.get(queue, 0) / seconds, seconds)
+
+    return QueueRates(rate(found.came), rate(found.ended))

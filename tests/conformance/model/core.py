@@ -64,6 +64,8 @@ class Core:
         self.counted: Counter[tuple[str, str, int]] = Counter()
         self.failing: dict[str, list[int]] = {}
         """When jobs failed, by group."""
+        self.gone: list[tuple[str, int, int | None]] = []
+        """Queue, arrival in time and end of all jobs that were removed."""
         self.listened_until = 0
         self.happenings: list[EventRecord] = []
         """Since somebody first listened."""

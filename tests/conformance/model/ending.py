@@ -106,6 +106,7 @@ class Ending(Core):
     def _remove(self, job: Job) -> None:
         """Every way out of the store."""
         del self.jobs[job.id]
+        self.gone.append((job.queue, job.created, job.finished if job.state.final else None))
         self.edges = [edge for edge in self.edges if edge.child is not job]
         self._has_ended(job, None, met=job.state is State.DONE)
         self._leave(job)

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from headrace.records import State
 from headrace.store import limits
 from headrace.store.facets import DayStats, FailureTimes, Tally
-from headrace.store.failing import HOURS_KEPT
+from headrace.store.failing import HOUR, HOURS_KEPT
 from headrace.store.stats import DAY, tally_of
-from headrace.store.throughput import HOUR, MINUTE, Moved, Throughput
+from headrace.store.throughput import SLOT, SLOTS, Moved, Throughput
 
 from .core import Core, Step
 
@@ -43,21 +43,22 @@ class Statistics(Core):
         return Step(self._throughput)
 
     def _throughput(self) -> Throughput:
-        newest = sorted(self.jobs.values(), key=lambda job: -job.ref)
-        ends = [[(job.finished, job.queue) for job in newest if job.state is state] for state in State if state.final]
-        lately = [[end for end in some if end[0] >= self.clock.now() - HOUR] for some in ends]
-        came = self._moved([[(job.created, job.queue) for job in newest]])
-        return Throughput(self.clock.now(), came, self._moved([sorted(some, reverse=True) for some in lately]))
-
-    def _moved(self, looks: list[list[tuple[int, str]]]) -> Moved:
-        """How many of each queue, of the first so many of each look: a moment and a queue for each job."""
         now = self.clock.now()
-        met = [look[: limits.LATELY] for look in looks]
-        minute, hour = (
-            Counter(queue for look in met for at, queue in look if at >= now - span) for span in (MINUTE, HOUR)
-        )
-        firsts = [min(at for at, _ in look) for look in met if len(look) == limits.LATELY]
-        return Moved({queue: (minute[queue], hour[queue]) for queue in hour}, max([now - HOUR, *firsts]))
+        came = [[(job.created, job.queue) for job in sorted(self.jobs.values(), key=lambda job: -job.ref)]]
+        ends = [[(job.finished, job.queue) for job in self.jobs.values() if job.state is state] for state in State]
+        ended = [sorted(some, reverse=True) for state, some in zip(State, ends, strict=True) if state.final]
+        gone = [(created, queue) for queue, created, _ in self.gone]
+        gone_ended = [(finished, queue) for queue, _, finished in self.gone if finished is not None]
+        return Throughput(now, self._moved(came, gone), self._moved(ended, gone_ended))
+
+    def _moved(self, looks: list[list[tuple[int, str]]], gone: list[tuple[int, str]]) -> Moved:
+        """How many of each queue. Of each job its moment and queue. A look that is cut short ends with a whole slot."""
+        now = self.clock.now()
+        since = (now // SLOT - SLOTS) * SLOT
+        met = [[job for job in look[: limits.LATELY] if job[0] >= since] for look in looks]
+        cut = [(min(look)[0] // SLOT + 1) * SLOT for look in met if len(look) == limits.LATELY]
+        since = max(since, min(max(cut, default=0), now // SLOT * SLOT))
+        return Moved(dict(Counter(queue for look in (*met, gone) for at, queue in look if at >= since)), since)
 
     def failures(self, limit: int = 50) -> Step[list[tuple[str, int]]]:
         failed = (job for job in self.jobs.values() if job.state is State.FAILED)

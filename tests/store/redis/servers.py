@@ -245,6 +245,7 @@ def rows(store: Any) -> dict[str, int]:
         "settings",
         "stat",
         "failing",
+        "gone:",
         "event",
         "batch:",
     )

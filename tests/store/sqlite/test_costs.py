@@ -13,6 +13,7 @@ from headrace.records import Definition, Filter, Kind, Outcome, Report, Schedule
 from headrace.store.contract import Operation
 from headrace.store.limits import EDGES_IN_A_STEP
 from headrace.store.sql import find
+from headrace.store.sql.transaction import Step
 from headrace.store.sqlite.database import SqliteTransaction
 from headrace.store.sqlite.statements import SQL
 from headrace.store.sqlite.store import SqliteStore
@@ -31,6 +32,7 @@ WHOLE_INDEXES = {
     "done_since": "counts up to a limit",
     "came_lately": "counts up to a limit",
     "ended_lately": "goes through what it has found",
+    "gone_add": "goes through what it has found",
     "ended_some": "reads the first entries",
     "above": "goes through what it has found",
     "edges_above": "counts up to a limit",
@@ -53,8 +55,9 @@ WHOLE_INDEXES = {
 }
 SORTED = {
     "counts": "groups what it counts",
-    "came_lately": "groups 10,000 jobs at most",
-    "ended_lately": "groups 10,000 jobs at most",
+    "came_lately": "groups 100,000 jobs at most",
+    "ended_lately": "groups 100,000 jobs at most",
+    "gone_add": "groups the jobs that it is given",
     "jobs_by_id": "sorts the jobs that it is given",
     "laned_heads": "sorts the heads of some lanes",
     "lane_starts": "has few starts of each lane",
@@ -124,6 +127,8 @@ def test_every_statement_finds_its_rows_by_an_index(store: SqliteStore, name: st
         ("held", "INDEX job_held (session=?)"),
         ("stat_derived", "INDEX job_finished (state=? AND finished>?)"),
         ("ended_lately", "COVERING INDEX job_finished (state=? AND finished>?)"),
+        ("gone_lately", "PRIMARY KEY (slot>?)"),
+        ("gone_add", "INTEGER PRIMARY KEY (rowid=?)"),
         ("stat_failed", "COVERING INDEX job_finished (state=? AND finished>? AND finished<?)"),
         ("stat_kept", "PRIMARY KEY (day=? AND queue=?)"),
         ("done", "INTEGER PRIMARY KEY (rowid=?)"),
@@ -134,6 +139,30 @@ def test_every_statement_finds_its_rows_by_an_index(store: SqliteStore, name: st
 )
 def test_the_important_ones(store: SqliteStore, name: str, index: str) -> None:
     assert any(index in step for step in plan(store, name)), plan(store, name)
+
+
+def test_the_last_line_of_a_history_takes_as_many_steps_however_long_that_is(store: SqliteStore) -> None:
+    line = (7, 0, "retried", "", "w", None)
+    steps = []
+    for number in (5, 5_000):
+        store.run(Step(lambda tx, number=number: tx.change_many("remember", [line] * number)))
+        steps.append(store._db.read(lambda connection: vm_steps(connection, SQL["last_lines"], ("[7]",))))
+    assert steps[0] == steps[1] < 200
+
+
+def vm_steps(connection: Any, statement: str, values: tuple[Any, ...]) -> int:
+    """How many instructions of its virtual machine SQLite runs for a statement."""
+    steps = 0
+
+    def count() -> bool:
+        nonlocal steps
+        steps += 1
+        return False
+
+    connection.set_progress_handler(count, 1)
+    assert list(connection.execute(statement, values)) == [(7, "retried")]
+    connection.set_progress_handler(None)
+    return steps
 
 
 @pytest.mark.parametrize(

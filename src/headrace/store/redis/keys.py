@@ -29,7 +29,7 @@ TYPES = {
     "block:": "list", "arrivals": "zset", "holes": "hash", "sparse": "set", "state:": "zset",
     "lanes": "hash", "lane:": "zset", "runs:": "zset", "starts:": "list", "fading": "zset", "control": "hash",
     "patterns": "zset", "names:": "zset", "blocked": "hash", "barred:": "zset", "lifting": "set",
-    "settings": "hash", "stats": "zset", "stat:": "hash", "failing": "hash", "failing_last": "zset",
+    "settings": "hash", "stats": "zset", "stat:": "hash", "failing": "hash", "failing_last": "zset", "gone:": "hash",
     "row:": "list", "line:": "zset", "hungry:": "zset", "history:": "list", "session:": "hash", "held:": "set",
     "bell:": "list", "events": "stream", "audit": "stream", "staged:": "list", "batch:": "hash", "arriving": "zset",
 }  # fmt: skip

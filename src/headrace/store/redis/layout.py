@@ -12,6 +12,7 @@ from struct import calcsize
 from headrace.records import Charge, Kind, State, Verdict
 from headrace.store import limits, settings
 from headrace.store.facets import PARKED
+from headrace.store.throughput import SLOT, SLOTS
 from headrace.values.names import HIGHEST_WEIGHT
 
 STATES = (State.SCHEDULED, State.READY, State.RUNNING, State.BLOCKED, State.DONE, State.FAILED, State.CANCELLED)
@@ -107,7 +108,7 @@ _VALUES: dict[str, int | str] = {
     "EDGES_IN_A_STEP": limits.EDGES_IN_A_STEP, "FOLLOWERS_IN_A_STEP": limits.FOLLOWERS_IN_A_STEP,
     "PARENTS_AT_ONCE": PARENTS_AT_ONCE, "MOST_PARENTS": limits.MOST_PARENTS,
     "HIGHEST_RATE": limits.HIGHEST_RATE, "HIGHEST_WEIGHT": HIGHEST_WEIGHT, "LANES_AHEAD": limits.LANES_AHEAD,
-    "MOST_STRAYS": limits.MOST_STRAYS, "SHOWN": limits.SHOWN,
+    "MOST_STRAYS": limits.MOST_STRAYS, "SHOWN": limits.SHOWN, "SLOT": SLOT, "SLOTS": SLOTS,
     "PASSED_IN_A_STEP": limits.PASSED_IN_A_STEP, "EXPIRED": limits.EXPIRED, "NOT_STARTED": limits.NOT_STARTED,
     "UPDATES_TOLD": limits.UPDATES_TOLD, "MOST_BLOCKS": limits.MOST_BLOCKS, "TOO_MANY_BLOCKS": limits.TOO_MANY_BLOCKS,
     "CAUSE_SIZE": limits.CAUSE, "WAITS_FOR_ITSELF": limits.WAITS_FOR_ITSELF,

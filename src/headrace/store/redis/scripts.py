@@ -21,10 +21,10 @@ from headrace.store.redis.layout import LUA
 
 TRANSITIONS = (
     "admit", "audit", "block", "blocks", "cancel", "circumstances", "close", "control", "controls", "counts", "delete",
-    "depend", "durations", "edit", "events", "exchange", "failing", "few", "get", "history", "lane", "log", "most",
-    "names", "note", "open", "parents", "peek", "put", "put_plain", "renew", "report", "restore", "revive", "rights",
-    "schedule_delete", "schedule_put", "schedules_get", "sessions", "set_aside", "settings_get", "settings_set",
-    "stage", "stop", "sweep", "tag", "tick", "take_back", "update", "wait", "walk", "watch",
+    "depend", "durations", "edit", "events", "exchange", "failing", "few", "get", "history", "lane", "lately", "log",
+    "most", "names", "note", "open", "parents", "peek", "put", "put_plain", "renew", "report", "restore", "revive",
+    "rights", "schedule_delete", "schedule_put", "schedules_get", "sessions", "set_aside", "settings_get",
+    "settings_set", "stage", "stop", "sweep", "tag", "tick", "take_back", "update", "wait", "walk", "watch",
 )  # fmt: skip
 MIGRATION = (
     "migrate_begin", "migrate_parents", "migrate_lanes", "migrate_statistics", "migrate_due",
@@ -34,7 +34,7 @@ MIGRATION = (
 READS = frozenset(
     {
         "audit", "blocks", "circumstances", "controls", "counts", "durations", "failing", "few", "get", "history",
-        "lane", "most", "parents", "peek", "schedules_get", "sessions", "settings_get", "walk",
+        "lane", "lately", "most", "parents", "peek", "schedules_get", "sessions", "settings_get", "walk",
     }
 )  # fmt: skip
 """Those that write nothing."""

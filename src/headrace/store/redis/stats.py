@@ -12,7 +12,7 @@ from headrace.store.failing import recent
 from headrace.store.redis.layout import LATEST
 from headrace.store.redis.operation import Reply, Script
 from headrace.store.redis.records import text
-from headrace.store.throughput import Row, Throughput, counted
+from headrace.store.throughput import Row, Throughput, throughput_of
 
 _FIRST_AND_LAST, _HOUR = Struct(">dd"), Struct(">II")
 
@@ -45,23 +45,27 @@ def _tally(fields: dict[str, float], kind: str, with_buckets: bool) -> Tally:
 
 
 def throughput() -> Generator[Script[Any], Any, Throughput]:
-    """From the jobs that came last and those that ended last, in bounded steps."""
+    """From the jobs that came last, those that ended last and those that are gone, in bounded steps."""
     now, looks = b"", []
-    for index in (b"arrivals", b"done", b"failed", b"cancelled"):
+    gone: dict[tuple[str, int], int] = {}
+    for index in (b"arrivals", b"done", b"failed", b"cancelled", b"gone"):
         look: list[Row] = []
         further, left = b"", limits.LATELY
         while left > 0:
             request = (index, now, further, b"%d" % left)
             now, further, *found = yield Script("lately", request, lambda reply, _: reply)
-            for at in range(0, len(found), 5):
-                number, first, minute, hour = map(int, found[at + 1 : at + 5])
-                look.append((text(found[at]), number, first, minute, hour))
-                left -= number
+            for name, slot, number in zip(found[::3], found[1::3], found[2::3], strict=True):
+                if index == b"gone":
+                    gone[text(name), int(slot)] = int(number)
+                else:
+                    look.append((text(name), int(slot), int(number)))
+                    left -= int(number)
             if not further:
                 break
         looks.append(look)
-    moment = int(now)
-    return Throughput(moment, counted(looks[:1], moment, limits.LATELY), counted(looks[1:], moment, limits.LATELY))
+    places = {(name[1:], slot) for name, slot in gone}
+    rows = [(name, slot, gone.get(("c" + name, slot), 0), gone.get(("e" + name, slot), 0)) for name, slot in places]
+    return throughput_of(int(now), limits.LATELY, looks[0], looks[1:4], rows)
 
 
 def most(what: str, limit: int) -> Script[list[tuple[str, int]]]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from headrace.store import limits
 from headrace.store.facets import DayStats, Tally
 from headrace.store.sql.codes import CANCELLED, DONE, FAILED, FAILURES, RETRIES, RUN_TIMES, WAITS
 from headrace.store.sql.transaction import Transaction
 from headrace.store.stats import DAY, LONGEST, add, bucket_of
-from headrace.store.throughput import HOUR, MINUTE, Throughput, counted
+from headrace.store.throughput import SLOT, Throughput, first_slot, throughput_of
 
 ALL = -1
 """The bucket of what has no histogram."""
@@ -81,10 +81,15 @@ def of_day(tx: Transaction, queue: str, day: int) -> DayStats:
 
 
 def throughput(tx: Transaction) -> Throughput:
-    now, most = tx.now, limits.LATELY
-    span = now - MINUTE, now - HOUR, most
+    first = first_slot(tx.now)
+    span = SLOT, limits.LATELY, first * SLOT
     ended = [tx.rows("ended_lately", (*span, state)) for state in (DONE, FAILED, CANCELLED)]
-    return Throughput(now, counted([tx.rows("came_lately", span)], now, most), counted(ended, now, most))
+    return throughput_of(tx.now, limits.LATELY, tx.rows("came_lately", span), ended, tx.rows("gone_lately", (first,)))
+
+
+def let_go(tx: Transaction, jobs: Sequence[int]) -> None:
+    """These jobs are about to go: rates count what came or ended a moment ago."""
+    tx.execute("gone_add", (tx.array(jobs), SLOT, first_slot(tx.now) * SLOT))
 
 
 def _old_day(tx: Transaction) -> int | None:
@@ -103,9 +108,10 @@ def out_of_date(tx: Transaction) -> bool:
 
 
 def forget(tx: Transaction) -> None:
-    """Give up one day that is past keeping, and the histograms of another."""
+    """Give up one day that is past keeping, the histograms of another, and what rates no longer count."""
     if (day := _old_day(tx)) is not None:
         tx.execute("stat_forget", (day,))
     if (day := _day_to_flatten(tx)) is not None:
         tx.execute("stat_flatten", (day,))
         tx.execute("stat_no_buckets", (day,))
+    tx.execute("gone_forget", (first_slot(tx.now),))

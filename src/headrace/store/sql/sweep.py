@@ -30,6 +30,7 @@ from headrace.store.sql.outcomes import take_away
 from headrace.store.sql.schedules import next_tick
 from headrace.store.sql.transaction import Session, Step, Transaction, run_out
 from headrace.store.sql.working_set import WorkingSet, erase
+from headrace.store.throughput import SLOT, first_slot
 
 EXACT = 10_000
 """Up to so many done jobs are counted at each sweep. Of more, a tenth may be kept beyond the number to keep."""
@@ -166,6 +167,8 @@ def _purge_surplus(tx: Transaction, bounds: _Bounds) -> tuple[int, bool]:
 
 def _erase(tx: Transaction, doomed: Sequence[_Ended]) -> None:
     """Remove ended jobs. Those that others wait for are noted."""
+    if doomed[-1].finished >= first_slot(tx.now) * SLOT:
+        stats.let_go(tx, [job.seq for job in doomed])
     notes = [(job.seq, job.id, DONE if job.state == DONE else REMOVED) for job in doomed if job.flags & PRECEDES]
     erase(tx, [(job.seq, job.flags) for job in doomed])
     if notes:

@@ -365,6 +365,7 @@ class WorkingSet:
         done = [job.times for job in self._removed if job.state == DONE]
         if done:
             stats.fold(self.tx, done)
+        stats.let_go(self.tx, [job.seq for job in self._removed])
         erase(self.tx, [(job.seq, job.flags) for job in self._removed])
 
 

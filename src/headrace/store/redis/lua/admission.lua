@@ -153,6 +153,7 @@ end
 
 -- All trace of a job.
 local function remove(job)
+  count_gone(job.queue, job.created, job.state >= DONE and job.finished or nil)
   if band(job.flags, MORE) ~= 0 and job.state < DONE then
     schedules.job_ended(job)
   end

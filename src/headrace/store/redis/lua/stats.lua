@@ -4,10 +4,12 @@
 --   rn, rt, rq   and r<bucket> the same of runs that ended that day
 --   retries, failures
 --   failed       how many of the jobs that failed that day are failed still
+-- And for in and out rates, which are derived from jobs (scripts/lately.lua): of a slot of time a hash {ns}:gone:<slot>; its fields:
+--   c<queue>, e<queue>  how many of the jobs that came in it, and that ended in it, are gone
 --@include settings
 
-local DAY, LONGEST = 86400000, 68719476735
-local fold, tally_up, first_day, changed_stats, write_stats
+local DAY, LONGEST, GONE_KEPT = 86400000, 68719476735, 120000
+local fold, tally_up, count_gone, first_day, changed_stats, write_stats
 
 do -- only these are names outside: a script may have 200
 
@@ -74,8 +76,43 @@ function tally_up(queue, at, what, by)
   sums[what] = sums[what] + (by or 1)
 end
 
+-- slot -> field -> how many
+local gone, counted_since = {}, (floor(now / SLOT) - SLOTS) * SLOT
+
+local function is_gone(field, at)
+  local slot = floor(at / SLOT)
+  local fields = gone[slot] or {}
+  gone[slot], fields[field] = fields, (fields[field] or 0) + 1
+end
+
+-- A job goes that came, and ended if `finished` is given, at these times.
+function count_gone(queue, created, finished)
+  if created >= counted_since then
+    is_gone('c' .. queue, created)
+  end
+  if finished and finished >= counted_since then
+    is_gone('e' .. queue, finished)
+  end
+end
+
 function first_day(name)
   return floor((now - setting(name)) / DAY)
+end
+
+-- What to set in a hash in which numbers are added to fields. Reads only.
+local function added(key, adds)
+  local names, values, is_new = {}, {}, true
+  for name in pairs(adds) do
+    names[#names + 1] = name
+  end
+  local before = read_many('HMGET', key, names)
+  for i, name in ipairs(names) do
+    is_new = is_new and not before[i]
+    values[2 * i - 1] = name
+    -- Not less than none: what a day knew may have been forgotten before the last of its failed jobs goes.
+    values[2 * i] = string.format('%.17g', math.max((before[i] and tonumber(before[i]) or 0) + adds[name], 0))
+  end
+  return { key = key, values = values, is_new = is_new }
 end
 
 -- The fields as they will be: for each key a list to set. Reads only.
@@ -100,23 +137,17 @@ function changed_stats()
       adds.failed = sums.failed ~= 0 and sums.failed or nil
       if day >= keep and next(adds) then
         local member = string.format('%.0f', day) .. ':' .. queue
-        local key, names, values = PREFIX .. 'stat:' .. member, {}, {}
-        for name in pairs(adds) do
-          names[#names + 1] = name
-        end
-        local before, is_new = read_many('HMGET', key, names), true
-        for i, name in ipairs(names) do
-          is_new = is_new and not before[i]
-          values[2 * i - 1] = name
-          -- Not less than none: what a day knew may have been forgotten before the last of its failed jobs goes.
-          values[2 * i] = string.format('%.17g', math.max((before[i] and tonumber(before[i]) or 0) + adds[name], 0))
-        end
-        changes[#changes + 1] = { key = key, day = day, member = member, values = values, is_new = is_new }
-        if is_new then
+        local change = added(PREFIX .. 'stat:' .. member, adds)
+        change.day, change.member = day, member
+        changes[#changes + 1] = change
+        if change.is_new then
           check_type(PREFIX .. 'stats', 'zset')
         end
       end
     end
+  end
+  for slot, adds in pairs(gone) do
+    changes[#changes + 1] = added(string.format('%sgone:%.0f', PREFIX, slot), adds)
   end
   return changes
 end
@@ -124,7 +155,9 @@ end
 function write_stats(changes)
   for _, change in ipairs(changes) do
     bulk('HSET', change.key, change.values)
-    if change.is_new then
+    if not change.day then
+      call('PEXPIRE', change.key, GONE_KEPT)
+    elseif change.is_new then
       call('ZADD', PREFIX .. 'stats', change.day, change.member)
     end
   end

@@ -21,20 +21,43 @@ WHERE state = {DONE} AND state >= {DONE} AND finished >= ?2 AND queue = ?1 AND (
 SELECT count(*) FROM job WHERE state = {FAILED} AND state >= {DONE} AND finished >= ?2 AND finished < ?3 AND queue = ?1
 
 -- name: came_lately
--- Of the newest jobs, by queue: how many, when the first came, how many came in the last minute and in the last hour.
-SELECT queue, count(*), min(created), count(*) FILTER (WHERE created >= ?1), count(*) FILTER (WHERE created >= ?2)
-FROM (SELECT queue, created FROM job ORDER BY seq DESC LIMIT ?3) AS newest
-GROUP BY queue
+-- Of the newest jobs those that came since a moment: how many, by queue and slot of time.
+SELECT queue, created / ?1, count(*)
+FROM (SELECT queue, created FROM job ORDER BY seq DESC LIMIT ?2) AS newest
+WHERE created >= ?3
+GROUP BY 1, 2
 
 -- name: ended_lately
--- The same of the jobs that came to an end last, within the last hour.
-SELECT queue, count(*), min(finished), count(*) FILTER (WHERE finished >= ?1), count(*)
+-- The same of the jobs that came to an end last.
+SELECT queue, finished / ?1, count(*)
 FROM (
     SELECT queue, finished FROM job
-    WHERE state = ?4 AND state >= {DONE} AND finished >= ?2
-    ORDER BY finished DESC LIMIT ?3
-) AS newest
-GROUP BY queue
+    WHERE state = ?4 AND state >= {DONE} AND finished >= ?3
+    ORDER BY finished DESC LIMIT ?2
+) AS latest
+GROUP BY 1, 2
+
+-- name: gone_lately
+-- How many jobs that came, and that ended, since a slot of time are gone.
+SELECT queue, slot, came, ended FROM gone WHERE slot >= ?1
+
+-- name: gone_add
+-- Jobs are about to go: count those that came, and those that ended, since a moment.
+INSERT INTO gone (slot, queue, came, ended)
+SELECT slot, queue, sum(came), sum(ended)
+FROM (
+    SELECT created / ?2 AS slot, queue, 1 AS came, 0 AS ended FROM job
+    WHERE seq IN (SELECT value FROM json_each(?1)) AND created >= ?3
+    UNION ALL
+    SELECT finished / ?2, queue, 0, 1 FROM job
+    WHERE seq IN (SELECT value FROM json_each(?1)) AND +state >= {DONE} AND finished >= ?3
+) AS going
+GROUP BY slot, queue
+ON CONFLICT (slot, queue) DO UPDATE SET came = gone.came + excluded.came, ended = gone.ended + excluded.ended
+
+-- name: gone_forget
+-- Forget some of what was counted before a slot of time.
+DELETE FROM gone WHERE (slot, queue) IN (SELECT slot, queue FROM gone WHERE slot < ?1 LIMIT 1000)
 
 -- name: stat_flatten
 -- The histograms of a day are given up: what they counted remains in one sum.

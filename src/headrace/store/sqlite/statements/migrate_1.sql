@@ -47,6 +47,15 @@ CREATE TABLE failing (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX failing_last ON failing (last_seen);
 
+-- How many jobs are gone of those that came, and of those that ended, in the last minute: in and out rates count them.
+CREATE TABLE gone (
+    slot INTEGER NOT NULL,           -- of time, see headrace.store.throughput
+    queue TEXT NOT NULL,
+    came INTEGER NOT NULL,
+    ended INTEGER NOT NULL,
+    PRIMARY KEY (slot, queue)
+) STRICT, WITHOUT ROWID;
+
 -- What operators have done: the last 10,000 acts.
 CREATE TABLE audit (
     seq INTEGER PRIMARY KEY,
