@@ -31,7 +31,10 @@ POINTS = (
     "tick.after",
 )
 """Around each request that changes the store, and each step of a job's run."""
-DRAINING = ("drain.claiming", "drain.claimed", "drain.put", "drain.deleted", "drain.schedule")
+DRAINING = (
+    "drain.claiming", "drain.claimed", "drain.put", "drain.brought", "drain.released", "drain.deleted",
+    "drain.schedule",
+)  # fmt: skip
 """The same around the steps of a drain (`headrace.ops.drain`)."""
 
 _name, _, _pass = os.environ.get("HEADRACE_CRASH", "").partition(":")

@@ -61,7 +61,7 @@ def test_a_pair_without_an_equals_sign_is_refused(url: str, other: str) -> None:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("point", ["drain.claimed", "drain.put:2", "drain.deleted"])
+@pytest.mark.parametrize("point", ["drain.claimed", "drain.put:2", "drain.released", "drain.deleted"])
 def test_a_process_that_dies_leaves_what_the_next_one_finishes(app: Headrace, url: str, other: str, point: str) -> None:
     app.enqueue_many([shop.add.call(number) for number in range(250)])
     command = [sys.executable, "-m", "headrace", "drain", url, other, "--yes", "--json"]

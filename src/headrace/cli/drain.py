@@ -46,7 +46,8 @@ def drain_command(
     all jobs: what would be moved, and what can't be and why; then it asks. Jobs that run, or wait for jobs that do,
     stay: --follow waits for them.
 
-    Ctrl-C ends it after the step that it is at. Interrupted or killed, start it again: it goes on where it was.
+    Ctrl-C ends it after the step that it is at; Ctrl-Z pauses it. Interrupted or killed, start it again: it goes on
+    where it was.
 
     \b
     Examples:

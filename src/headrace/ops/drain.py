@@ -1,9 +1,11 @@
 """Jobs that wait move from one store to another, step by step, while both are in use.
 
 A step of a native store or Qless claims jobs: it moves them into a paused queue of the source, where no worker gets
-them; puts them at the target under their own ids; and deletes them at the source. A drain that continues after a
-crash finds what was claimed in that queue. The wires of other systems have no such place: there a step leases jobs
-like a worker, puts them at the target under ids made of theirs, and settles them as done.
+them; puts them at the target under their own ids; and deletes them at the source. A native target gets them parked, so
+that none is run before a second queue of the source says that it was brought; a drain that continues after a crash
+finds in these queues how far each job has come, whatever the target has done with it meanwhile. The wires of other
+systems have no such place: there a step leases jobs like a worker, puts them at the target under ids made of theirs,
+and settles them as done.
 """
 
 from __future__ import annotations
@@ -44,8 +46,8 @@ if TYPE_CHECKING:
 
 AT_ONCE = 100
 """How many jobs one step moves, at most."""
-CLAIMED = " (draining)"
-"""What the name of the queue ends with that a claimed job is in."""
+CLAIMED, BROUGHT = " (draining)", " (drained)"
+"""What the names of the queues end with that a job is in which is claimed, and which is parked at the target, too."""
 MOST_LEFT = 1_000
 """How many jobs may stay behind in a queue before the drain gives the queue up: it meets them again and again."""
 IDLE_SECONDS = 1.0
@@ -195,7 +197,7 @@ def _both_have_schedules(source: Store, target: Store) -> bool:
 
 def _new_job(source: Store, target: Store, job: Snapshot | Lease, names: Names) -> NewJob:
     """A job of the source as the target is to have it. Due times keep the order, where a target has any."""
-    queue = job.queue.removesuffix(CLAIMED)
+    queue = _base(job.queue)
     later = isinstance(job, Snapshot) and job.state is State.SCHEDULED
     values: dict[str, Any] = {
         "id": job.id if _can_claim(source) else _derived(source, job.id),
@@ -208,6 +210,11 @@ def _new_job(source: Store, target: Store, job: Snapshot | Lease, names: Names) 
         return NewJob(body=job.body, priority=job.priority, options=job.options, max_crashes=job.max_crashes, **values)
     related = {"unique_key": job.unique_key, "after": job.after, "if_failed": job.if_failed}
     return NewJob(**{**spec_of(job), **values, **related})
+
+
+def _base(queue: str) -> str:
+    """The queue that a job was in before the drain."""
+    return queue.removesuffix(CLAIMED).removesuffix(BROUGHT)
 
 
 def _derived(source: Store, job_id: str) -> str:
@@ -234,20 +241,27 @@ class _Carrier:
         new = ((job, _new_job(self.source, self.target, job, self.names)) for job in jobs)
         return [job for job, made in new if _is_acceptable(self.target, made, self.reasons)]
 
+    @property
+    def parks(self) -> bool:
+        """Whether a job that was brought waits for its release."""
+        return _can_claim(self.source) and isinstance(self.target, Restoring)
+
     def bring(self, jobs: Sequence[Any]) -> list[bool]:
         """Which of these jobs are at the target now."""
         new = [_new_job(self.source, self.target, job, self.names) for job in jobs]
-        past = {job.id: job for job in jobs if isinstance(job, Snapshot) and (job.attempts or job.crashes)}
-        if isinstance(self.target, Restoring):
-            new = [replace(job, run_at=PARKED) if job.id in past else job for job in new]
+        if self.parks:
+            new = [replace(job, run_at=PARKED) for job in new]
         puts = self.target.run(self.target.put(new))
-        if past and isinstance(self.target, Restoring):
-            self.target.run(self.target.restore([past_of(job) for job in past.values()]))
         there = [put.id == job.id or not _keeps_ids(self.target) for put, job in zip(puts, new, strict=True)]
         for put, job, is_there in zip(puts, new, there, strict=True):
             if not is_there:
                 self.reasons.add(f"job {job.id}", f"Job {put.id} has its unique key {job.unique_key!r}.")
         return there
+
+    def release(self, jobs: Sequence[Snapshot]) -> None:
+        """Let those that are parked at the target run there. One that has been released is left alone."""
+        assert isinstance(self.target, Restoring)
+        self.target.run(self.target.restore([past_of(job) for job in jobs]))
 
 
 # -- at the source -----------------------------------------------------------------------------------------
@@ -260,20 +274,25 @@ def _steps(source: Store, carry: _Carrier) -> Iterator[int]:
 
 def _claim_and_move(source: Store, carry: _Carrier) -> Iterator[int]:
     editing, queues = facet(source, Editing), facet(source, Queues)
-    names = [counts.queue for counts in source.run(source.counts())]
-    claimed = {name for name in names if name.endswith(CLAIMED)}
-    for queue in sorted(claimed | {name + CLAIMED for name in names if name not in claimed}):
-        source.run(queues.pause(queue, "headrace drain"))
-        yield from _finish(source, queue, carry)
+    names = {counts.queue for counts in source.run(source.counts())}
+    for queue in sorted({_base(name) for name in names}):
+        kept = (queue + BROUGHT, queue + CLAIMED)
+        for name in kept:
+            source.run(queues.pause(name, "headrace drain"))
+        for name in names.intersection(kept):  # what a drain has left that was killed
+            for page in _pages(source, Filter(states=WAITING, queue=name, limit=AT_ONCE)):
+                yield _move(source, queue, page[::-1], carry)
         behind = 0
-        while behind < MOST_LEFT and (jobs := _next_in_line(source, queue.removesuffix(CLAIMED), behind, carry)):
+        while behind < MOST_LEFT and (jobs := _next_in_line(source, queue, behind, carry)):
             ids = [job.id for job in carry.acceptable(jobs)]
             behind += len(jobs) - len(ids)
             _reach("drain.claiming")
             if ids:
-                source.run(editing.edit(ids, Edit(queue=queue)))
-            yield from _finish(source, queue, carry)
-        source.run(queues.resume(queue))
+                source.run(editing.edit(ids, Edit(queue=queue + CLAIMED)))
+                claimed = [job for job in source.run(source.get(ids)) if job is not None and job.state in WAITING]
+                yield _move(source, queue, [job for job in claimed if job.queue == queue + CLAIMED], carry)
+        for name in kept:
+            source.run(queues.resume(name))
 
 
 def _next_in_line(source: Store, queue: str, behind: int, carry: _Carrier) -> list[Snapshot]:
@@ -301,21 +320,35 @@ def _is_tied(source: Store, job: Snapshot) -> bool:
     return any(parent is not None and not parent.state.final for parent in parents)
 
 
-def _finish(source: Store, queue: str, carry: _Carrier) -> Iterator[int]:
-    """Move what has been claimed, by this drain or by one before that was killed."""
-    while jobs := source.run(source.find(Filter(states=WAITING, queue=queue, limit=AT_ONCE))).jobs:
-        jobs = list(reversed(jobs))  # the oldest first
-        _reach("drain.claimed")
-        there = carry.bring(jobs)
-        _reach("drain.put")
-        gone = [job.id for job, is_there in zip(jobs, there, strict=True) if is_there]
-        if gone:
-            source.run(source.delete(gone))
+def _move(source: Store, queue: str, jobs: Sequence[Snapshot], carry: _Carrier) -> int:
+    """Move claimed jobs of a queue, from wherever each has come to. How many have moved."""
+    brought = [job for job in jobs if job.queue == queue + BROUGHT]
+    claimed = [job for job in jobs if job.queue == queue + CLAIMED]
+    if claimed:
+        brought += _bring(source, queue, claimed, carry)
+    if brought and carry.parks:
+        carry.release(brought)
+        _reach("drain.released")
+    if brought:
+        source.run(source.delete([job.id for job in brought]))
         _reach("drain.deleted")
-        back = [job.id for job, is_there in zip(jobs, there, strict=True) if not is_there]
-        if back:
-            source.run(facet(source, Editing).edit(back, Edit(queue=queue.removesuffix(CLAIMED))))
-        yield len(gone)
+    return len(brought)
+
+
+def _bring(source: Store, queue: str, jobs: Sequence[Snapshot], carry: _Carrier) -> list[Snapshot]:
+    """Bring claimed jobs to the target: those that are there now. Those that it does not take go back."""
+    editing = facet(source, Editing)
+    _reach("drain.claimed")
+    there = carry.bring(jobs)
+    _reach("drain.put")
+    brought = [job for job, is_there in zip(jobs, there, strict=True) if is_there]
+    back = [job.id for job, is_there in zip(jobs, there, strict=True) if not is_there]
+    if back:
+        source.run(editing.edit(back, Edit(queue=queue)))
+    if brought and carry.parks:
+        source.run(editing.edit([job.id for job in brought], Edit(queue=queue + BROUGHT)))
+        _reach("drain.brought")
+    return brought
 
 
 def _lease_and_move(source: Store, carry: _Carrier) -> Iterator[int]:
