@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 
 from headrace.records import Lane
+from headrace.store import limits
 from headrace.store.contract import Facet, Store
 from headrace.values.clock import ManualClock
 
@@ -94,3 +95,14 @@ def test_a_lane_goes_by_the_weight_of_the_newest_put(store: Store, worker: Worke
     assert snapshot.lane == Lane("a", weight=2)
     assert look(store, "a last").lane == Lane("a", weight=2)
     assert look(store, "a11").lane == Lane("a")
+
+
+def test_a_second_ahead_of_the_clock_shares_are_exact_for_one_round_in_a_millisecond(
+    store: Store, worker: Worker, clock: ManualClock
+) -> None:
+    fill(store, 40, a=2, b=1)
+    assert taken(worker, 3) == "aab"
+    clock.jump(4 - limits.LANES_AHEAD)  # as if there had been so many rounds in this millisecond
+    assert taken(worker, 9) == "aab" * 3
+    assert taken(worker, 6) == "a" * 6  # in the same millisecond: the lane that came first goes on
+    assert Counter(taken(worker, *[3] * 5, after=1)) == {"a": 10, "b": 5}
