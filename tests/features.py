@@ -33,7 +33,7 @@ DIALECTS = {
 COLUMNS = (*NATIVE, *DIALECTS.values())
 
 OPERATIONS: dict[str, tuple[str, Facet | None]] = {
-    "history": ("`job.history()`", None),
+    "history": ("`job.history()`", Facet.HISTORY),
     "revive": ("`job.revive()`", None),
     "job_waiter": ("`job.result()`, waiting for the end of a job", None),
     "requeue": ("`job.requeue()`, and another queue for `job.revive()` or `job.take_back()`", Facet.EDIT),
@@ -41,7 +41,9 @@ OPERATIONS: dict[str, tuple[str, Facet | None]] = {
     "failure_times": ("first and last failure of a group, failures by hour", Facet.STATISTICS),
     "tick": ("ticks of schedules", Facet.SCHEDULES),
 }
-"""In words, and the facet that they belong to: stores that lack it lack them all."""
+"""In words, and the facet that they belong to: stores that lack it lack them all, but for what follows."""
+WITHOUT_THE_FACET = {"history": "A history has what the job's record says: when the job came, began and ended."}
+"""What an operation does in a store that lacks its facet and does not refuse it."""
 RIDES_ON = {
     "limit": "lane", "rate": "lane", "weight": "lane", "sequence": "lane", "if_failed": "after",
     "unique_key": "unique", "unique_for": "unique", "on_clash": "unique",
@@ -156,9 +158,13 @@ def _refused(store: DialectStore, name: str, notes: Notes) -> str | None:
 
 def _said(store: Any, name: str, notes: Notes) -> str:
     needed = OPERATIONS[name][1]
-    if needed is not None and needed not in store.facets:
-        return _facet(store, needed, notes)
-    return notes.number(store.REFUSES[name]) if name in getattr(store, "REFUSES", {}) else "yes"
+    if name in getattr(store, "REFUSES", {}):
+        return notes.number(store.REFUSES[name])
+    if needed is None or needed in store.facets:
+        return "yes"
+    if name in WITHOUT_THE_FACET:
+        return notes.number(WITHOUT_THE_FACET[name], "partly")
+    return _facet(store, needed, notes)
 
 
 def _without_place(sentence: str) -> str:

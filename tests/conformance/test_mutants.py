@@ -7,6 +7,7 @@ with the model that is not. A mutant that survives means that the simulation has
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -14,7 +15,7 @@ from headrace.values.clock import ManualClock
 from volume import volume
 
 from .model import Model
-from .mutants import MUTANTS, of_relations, of_runs
+from .mutants import HISTORIES_OF, MUTANTS, of_people, of_relations, of_runs
 from .simulation.audit import Violation
 from .simulation.choosing import Seeded
 from .simulation.histories import failure, live, shrink
@@ -30,6 +31,7 @@ FOUND_BY = {
     "CancelsWhatIsDone": 28,
     "CountsWhatNeverStarted": 61,
     "EditsWithoutAskingTheLane": 115,
+    "ForgetsAnUpdateWithAnyReport": 1187,
     "ForgetsSinceWhenAJobIsDeferred": 45,
     "LeavesTheDependentsOfRevivedJobsFailed": 175,
     "PassesTheTurnOnWithARetry": 54,
@@ -44,7 +46,7 @@ def kill(cls: type[Model], histories: int = HISTORIES) -> Violation | None:
     """What the first history that tells the mutant from the model finds."""
     for seed in [FOUND_BY.get(cls.__name__, 0), *range(histories)]:
         try:
-            live(making(cls), Seeded(seed, STEPS))
+            live(making(cls), Seeded(seed, STEPS, **HISTORIES_OF.get(cls, {})))
         except Violation as violation:
             return violation
     return None
@@ -65,12 +67,15 @@ def test_a_mutant_breaks_something_that_is_there(cls: type[Model]) -> None:
 
 
 def test_there_are_many_mutants() -> None:
-    assert {cls.__module__ for cls in MUTANTS} == {of_runs.__name__, of_relations.__name__}
+    assert {cls.__module__ for cls in MUTANTS} == {module.__name__ for module in (of_people, of_relations, of_runs)}
     assert len(MUTANTS) == len({cls.__name__ for cls in MUTANTS}) >= 40
 
 
 def test_the_model_itself_is_no_mutant() -> None:
     assert kill(Model, histories=volume(100)) is None
+    for beyond in ({"blocks": True}, {"outside": True}):
+        with patch.dict(HISTORIES_OF, {Model: beyond}):
+            assert kill(Model, histories=volume(20)) is None
 
 
 @pytest.mark.parametrize("cls", MUTANTS, ids=lambda cls: cls.__name__)

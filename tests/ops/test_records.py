@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from headrace import Headrace
 from headrace.errors import Unsupported
 from headrace.ops.documents import document, job_document
-from headrace.ops.look import JobDetails
+from headrace.ops.look import JobDetails, QueueFigures
 from headrace.ops.overview import Overview
 from headrace.ops.schedules import ScheduleDetails
 from headrace.ops.selection import Selection
@@ -94,7 +94,11 @@ def plain(found: Any) -> Any:
 def comparable(found: Any) -> Any:
     """Without what differs from one moment to the next."""
     if isinstance(found, Overview):
-        return replace(found, at=None)
+        return replace(
+            found, at=None, queues=[replace(line, in_per_second=0, out_per_second=0) for line in found.queues]
+        )
+    if isinstance(found, list) and found and isinstance(found[0], QueueFigures):
+        return [replace(queue, rates=None) for queue in found]
     return replace(found, log_bytes=UNSET) if hasattr(found, "log_bytes") else found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import datetime
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -85,7 +86,7 @@ def attempts_in(job: Snapshot, history: Sequence[HistoryRecord]) -> list[Attempt
 def _data(job: Snapshot, runs: Sequence[AttemptRecord]) -> list[tuple[Any, Any]]:
     """What the data was before each run and after it."""
     found: list[tuple[Any, Any]] = []
-    for run, following in zip(runs, (*runs[1:], None), strict=True):
+    for run, following in zip_longest(runs, runs[1:]):
         if run.ended is not None and run.ended.account is not None:
             account = decode_account(run.ended.account)
             found.append((_value(account.before), _value(account.after)))

@@ -76,7 +76,7 @@ def throughput_of(
     """From what is kept, one look for each way to end, and from what is gone. A look goes through `most` jobs.
 
     >>> throughput_of(100_000, 9, [("mail", 9, 2), ("mail", 20, 3)], [], [("mail", 10, 4, 1)])
-    Throughput(now=100000, came=Moved(queues={'mail': 7}, since=40000), ended=Moved(queues={'mail': 1}, since=40000))
+    Throughput(now=100000, came=Moved(queues={'mail': 9}, since=40000), ended=Moved(queues={'mail': 1}, since=40000))
     >>> throughput_of(100_000, 5, [("mail", 9, 2), ("mail", 20, 3)], [], [("mail", 10, 4, 1)]).came
     Moved(queues={'mail': 7}, since=50000)
     """

@@ -20,6 +20,8 @@ class Chooser:
 
     blocks = True
     """Whether tasks may be blocked, which keeps much else from happening."""
+    outside = True
+    """Whether people add to jobs: then workers compare data, and much is not settled at first."""
 
     def __init__(self) -> None:
         self.story: Story = []
@@ -51,9 +53,9 @@ class Chooser:
 class Seeded(Chooser):
     """From a seed, and recorded."""
 
-    def __init__(self, seed: int, steps: int, *, blocks: bool = False) -> None:
+    def __init__(self, seed: int, steps: int, *, blocks: bool = False, outside: bool = False) -> None:
         super().__init__()
-        self.blocks = blocks
+        self.blocks, self.outside = blocks, outside
         self.random = random.Random(seed)
         self.steps = steps
         self.temper: dict[str, list[int]] = {}
@@ -70,7 +72,7 @@ class Seeded(Chooser):
     def weighted(self, what: str, weights: Sequence[int]) -> int:
         # Swarm testing: each history has its own likes and dislikes, so that some have no trouble of a kind.
         if what not in self.temper:
-            likes = [self.random.choice((0, 1, 1, 2, 5)) for _ in weights]
+            likes = [self.random.choice((0, 1, 1, 2, 5)) if weight else 0 for weight in weights]
             self.temper[what] = [w * like for w, like in zip(weights, [2, *likes[1:]], strict=True)]
         return self._recorded(self.random.choices(range(len(weights)), self.temper[what])[0])
 

@@ -17,8 +17,8 @@ from .world import World
 Make = Callable[[ManualClock], Store]
 """Makes the store under test for one history."""
 
-BLOCKING = 5
-"""In each history of so many tasks are blocked."""
+KINDS: tuple[dict[str, bool], ...] = ({}, {}, {"outside": True}, {}, {"blocks": True})
+"""Of so many histories that follow each other, what each has beyond what all have."""
 
 Rows = Callable[[Any], dict[str, int]] | None
 """Counts what is in a store's tables, if that can be done."""
@@ -96,7 +96,7 @@ def explore(make: Make, seeds: Iterable[int], *, steps: int = 80, rows: Rows = N
     marks: Counter[str] = Counter()
     for seed in seeds:
         try:
-            live(make, Seeded(seed, steps, blocks=seed % BLOCKING == BLOCKING - 1), marks, rows)
+            live(make, Seeded(seed, steps, **KINDS[seed % len(KINDS)]), marks, rows)
         except Violation as violation:
             raise AssertionError(report(make, violation, seed, rows)) from violation
     return marks

@@ -57,6 +57,10 @@ MARKS_TOGETHER = frozenset({
     "jobs of a task that was blocked came back",
     "a waiting job was edited",
     "a running job was taken back",
+    "a line was added from outside",
+    "the data of a running job was changed from outside",
+    "renewing told of data from outside",
+    "a run met data that others had changed",
 })  # fmt: skip
 """With a store that has the facets of `scene.TOGETHER`."""
 

@@ -1,4 +1,4 @@
-"""What people do: they change jobs and queues, cancel, delete and revive, tag and track."""
+"""What people do: they change jobs and queues, cancel, delete and revive, tag and track, add to jobs from outside."""
 
 from __future__ import annotations
 
@@ -94,6 +94,29 @@ def block(world: World) -> None:
     changed, _ = world.ask(Request(act, f"{act} {task}", lambda _, store: getattr(store, act)(task)))
     if act == "unblock" and changed and barred:
         world.sometimes("jobs of a task that was blocked came back")
+
+
+def add(world: World) -> None:
+    """Somebody adds a line to the log of jobs, or changes the data of one."""
+    if not (world.together and world.ids):
+        return
+    choose = world.choose
+    running = [job.id for job in world.jobs.values() if job.state is State.RUNNING]
+    ids = [choose.one(running or world.ids), choose.one(world.ids)][: 1 + choose.pick(2)]
+    job = world.jobs.get(ids[0])
+    if choose.pick(3) == 0:
+        request = Request("log", f"log to {ids}", lambda _, store: store.log(ids, "from outside"), ids)
+    else:
+        world.updates += 1
+        expected, data = job and job.data if choose.pick(4) else b"other", b"update %d" % world.updates
+        words = f"update {ids[0]} from {expected!r}"
+        request = Request("update", words, lambda _, store: store.update(ids[0], expected, data), ids)
+    answer, _ = world.ask(request)
+    world.sent.append(request)
+    if request.name == "log" and any(answer):
+        world.sometimes("a line was added from outside")
+    elif request.name == "update" and answer and job and job.state is State.RUNNING:
+        world.sometimes("the data of a running job was changed from outside")
 
 
 def administer(world: World) -> None:

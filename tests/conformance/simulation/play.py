@@ -11,7 +11,7 @@ from .accidents import deliver_late, end_session, freeze, jump, thaw
 from .actors import Request, Worker
 from .audit import check
 from .choosing import Replay
-from .people import administer, block, govern, tie
+from .people import add, administer, block, govern, tie
 from .producers import put
 from .scene import KEEP_FAILED, QUEUES, TASKS
 from .upkeep import advance, instants, pass_time, sweep
@@ -34,12 +34,12 @@ ACTS = (
 )
 OF_TRANSACTIONS = ((complete, 2),)
 """With a store that can take part in a transaction of its caller."""
-OF_BLOCKS = ((block, 2),)
-"""In histories in which tasks are blocked."""
 
 
 def play(world: World) -> None:
-    acts = ACTS + OF_TRANSACTIONS * world.transactional + OF_BLOCKS * world.choose.blocks
+    choose = world.choose
+    # What is not for this history has its place all the same: a story is replayed in a world that has everything.
+    acts = ACTS + OF_TRANSACTIONS * world.transactional + ((block, 2 * choose.blocks), (add, 5 * choose.outside))
     weights = [weight for _, weight in acts]
     while world.choose.step():
         act, _ = acts[world.choose.weighted("act", weights)]

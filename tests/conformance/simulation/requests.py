@@ -30,6 +30,8 @@ def _exchange(world: World, worker: Worker) -> Request:
     if worker.old and choose.pick(3) == 2:
         held = worker.old[-1 - choose.pick(min(len(worker.old), 3))]
         outcomes.append((held, _fate_of(world, held)))
+    for held, fields in outcomes:
+        _compare(world, held, number, fields)
     started = [held for held in worker.held if not held.started][: choose.pick(2)]
     take = None
     if not choose.rarely():
@@ -60,6 +62,12 @@ def _exchange(world: World, worker: Worker) -> Request:
         if fields.get("body") is not None:
             world.audit.bodies[held.id].add(fields["body"])
     return Request("exchange", words, build, (outcomes, started))
+
+
+def _compare(world: World, held: Held, number: int, said: dict[str, Any]) -> None:
+    """Where others change data, every second request of a run says what its data is a change of."""
+    if world.updates and number % 2 and said.get("data") is not None:
+        said["base"] = held.leases[0].data or b""
 
 
 def _fate_of(world: World, held: Held) -> dict[str, Any]:
@@ -120,6 +128,8 @@ def _report(world: World, worker: Worker) -> Request:
         }
         for _ in about
     ]
+    for held, fields in zip(about, said, strict=True):
+        _compare(world, held, number, fields)
 
     def build(side: int, store: Any) -> Any:
         leases = [held.leases[side] for held in about]

@@ -29,5 +29,5 @@ CHANGING = (
     Lane("loose", sequence=True),
 )
 """One lane, put to different uses."""
-TOGETHER = frozenset({Facet.RELATIONS, Facet.LANES, Facet.QUEUES, Facet.EDIT, Facet.WHY, Facet.BLOCKS})
-"""Facets of jobs that wait for each other, in one way or another: a store has all of them or none."""
+TOGETHER = frozenset({Facet.RELATIONS, Facet.LANES, Facet.QUEUES, Facet.EDIT, Facet.WHY, Facet.BLOCKS, Facet.OUTSIDE})
+"""Facets of jobs that wait for each other, in one way or another, or that people change: a store has all or none."""

@@ -31,7 +31,7 @@ def comparable(answer: Any, again: bool = False) -> Any:
     if isinstance(answer, list) and answer and isinstance(answer[0], str):
         return sorted(answer)
     if hasattr(answer, "lost"):
-        return answer.now, sorted(answer.lost), sorted(answer.cancelled)
+        return answer.now, sorted(answer.lost), sorted(answer.cancelled), answer.data
     return answer
 
 

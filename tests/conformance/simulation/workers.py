@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.records import Charge, ExchangeReply, Kind, SessionInfo, State, Verdict
+from headrace.store.contract import Reported
 
 from .actors import Held, Request, Worker
 from .audit import check
@@ -12,6 +13,12 @@ from .requests import next_request
 from .scene import LARGE, PATTERNS, QUEUES, TIMEOUTS
 from .words import Refused
 from .world import World
+
+REPORTED = {
+    Reported.OK: "a report was recorded",
+    Reported.LOST: "a report of a lost lease was refused",
+    Reported.CHANGED: "a run met data that others had changed",
+}
 
 
 def spawn(world: World) -> Worker:
@@ -79,7 +86,7 @@ def _hear(world: World, worker: Worker, request: Request, answers: tuple[Any, An
         hear_turn(world, worker, request, answers, again)
     elif request.name == "report":
         for recorded in answer:
-            world.sometimes("a report was recorded" if recorded else "a report of a lost lease was refused")
+            world.sometimes(REPORTED[recorded])
     elif request.name == "renew":
         check(not answer.strays, "a session held what its worker did not know", answer)
         for held in request.about:
@@ -91,6 +98,8 @@ def _hear(world: World, worker: Worker, request: Request, answers: tuple[Any, An
                 worker.old.append(held)
         if answer.cancelled:
             world.sometimes("renewing told of a cancellation")
+        if answer.data:
+            world.sometimes("renewing told of data from outside")
 
 
 def hear_turn(
@@ -105,6 +114,9 @@ def hear_turn(
             check(held.run not in world.settled, "I6: settled twice", held)
             world.settled.add(held.run)
             _mark_outcome(world, held, fields)
+        elif verdict is Verdict.CHANGED:
+            world.sometimes("a run met data that others had changed")
+            continue  # it still has the lease, and comes again
         elif verdict is Verdict.ALREADY:
             world.sometimes("a settle had been recorded already")
         else:

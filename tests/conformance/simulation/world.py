@@ -42,6 +42,8 @@ class World:
         self.tokens: dict[tuple[str, int], Any] = {}
         self.settled: set[tuple[str, int, Any]] = set()
         self.completed: set[tuple[str, int, Any]] = set()
+        self.updates = 0
+        """How often somebody has changed the data of a job: from the first time on, runs say what they have changed."""
         self.latest = clock.now()
         """The latest the wall clock ever showed."""
 
