@@ -220,7 +220,7 @@ def model_rows(store: Model) -> dict[str, int]:
 def sqlite_rows(store: SqliteStore) -> dict[str, int]:
     def count(connection: Any) -> dict[str, int]:
         tables = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()
-        own = {"session", "sqlite_sequence", "seq_floor", "setting", "progress", "stat", "failing"}
+        own = {"session", "sqlite_sequence", "seq_floor", "setting", "progress", "stat", "failing", "gone"}
         names = sorted({name for (name,) in tables} - own)
         return {name: connection.execute(f"SELECT count(*) FROM {name}").fetchall()[0][0] for name in names}
 

@@ -230,8 +230,10 @@ def tidy() -> None:
 
 def rows(store: Any) -> dict[str, int]:
     """How many rows there are in each table, without sessions, waiters, and what is kept of jobs that are gone."""
-    own = {"meta", "session", "setting", "progress", "stat", "failing", "gone", "waiter", "event_counter", "upkeep"}
-    own.add("audience")
+    own = {
+        "meta", "session", "setting", "progress", "stat", "failing", "gone", "waiter", "event_counter", "upkeep",
+        "audience",
+    }  # fmt: skip
 
     def count(connection: Any) -> Iterator[tuple[str, int]]:
         tables = "SELECT tablename FROM pg_tables WHERE schemaname = $1"
