@@ -31,7 +31,7 @@ FOUND_BY = {
     "CancelsWhatIsDone": 28,
     "CountsWhatNeverStarted": 61,
     "EditsWithoutAskingTheLane": 115,
-    "ForgetsAnUpdateWithAnyReport": 1187,
+    "ForgetsAnUpdateWithAnyReport": 60,
     "ForgetsSinceWhenAJobIsDeferred": 45,
     "LeavesTheDependentsOfRevivedJobsFailed": 175,
     "PassesTheTurnOnWithARetry": 54,

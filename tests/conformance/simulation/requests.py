@@ -14,7 +14,7 @@ from .world import World
 def next_request(world: World, worker: Worker) -> Request:
     if not worker.opened:
         return Request("open", f"{worker.name} opens", lambda _, store: store.open(worker.info))
-    kind = world.choose.weighted("request", (6, 1, 1))
+    kind = world.choose.weighted("request", (6, 3, 6) if world.choose.outside else (6, 1, 1))
     if kind == 1:
         return _renewal(world, worker)
     if kind == 2 and worker.held + worker.old:
@@ -65,8 +65,8 @@ def _exchange(world: World, worker: Worker) -> Request:
 
 
 def _compare(world: World, held: Held, number: int, said: dict[str, Any]) -> None:
-    """Where others change data, every second request of a run says what its data is a change of."""
-    if world.updates and number % 2 and said.get("data") is not None:
+    """Where others change data, most requests of a run say what its data is a change of."""
+    if world.updates and number % 4 and said.get("data") is not None:
         said["base"] = held.leases[0].data or b""
 
 
