@@ -24,6 +24,7 @@ from headrace.store.redis.operation import Script
 from headrace.store.redis.store import RedisStore
 from headrace.store.settings import RESULTS_KEPT
 from headrace.store.stats import DAY
+from headrace.store.throughput import SLOT
 from headrace.values.clock import ManualClock, SystemClock
 from headrace.values.ids import new_id
 
@@ -328,7 +329,7 @@ def test_large_batches_are_taken_apart(store: RedisStore, clock: ManualClock) ->
     reply = worker.exchange([outcome(lease, Kind.DONE) for lease in leases])
     assert list(reply.verdicts) == [Verdict.OK] * 9_000
     assert store.run(store.delete(expected)) == [True] * 9_000
-    statistics = {"stats", f"stat:{clock.now() // DAY}:default"}
+    statistics = {"stats", f"stat:{clock.now() // DAY}:default", f"gone:{clock.now() // SLOT}"}
     left = {"meta", "sessions", "expiries", f"session:{worker.id}", "arrivals", "holes", *statistics}
     assert set(contents(store)) == {store.keys.prefix + name for name in left}
 

@@ -46,7 +46,7 @@ local function leave_state(job)
     end
     if state == FAILED then
       index('group:' .. story_of(job).group, job, false)
-      tally_up(job.queue, job.finished, 'failed', -1)
+      stats.count(job.queue, job.finished, 'failed', -1)
     end
   else
     index('state:blocked', job, false)
@@ -135,9 +135,9 @@ local function finish(job, state, finished)
   end
   if state == FAILED then
     index('group:' .. story_of(job).group, job, true)
-    tally_up(job.queue, job.finished, 'failures')
+    stats.count(job.queue, job.finished, 'failures')
     failing.note(story_of(job).group, job.finished)
-    tally_up(job.queue, job.finished, 'failed')
+    stats.count(job.queue, job.finished, 'failed')
   elseif state == DONE then
     fold(job.queue, job.due, job.started, job.finished)
   end
@@ -153,7 +153,7 @@ end
 
 -- All trace of a job.
 local function remove(job)
-  count_gone(job.queue, job.created, job.state >= DONE and job.finished or nil)
+  stats.gone(job.queue, job.created, job.state >= DONE and job.finished or nil)
   if band(job.flags, MORE) ~= 0 and job.state < DONE then
     schedules.job_ended(job)
   end

@@ -84,7 +84,7 @@ do
         removed[#removed + 1] = id
         local block = record:sub(26, 30)
         holes[block] = (holes[block] or 0) + 1
-        count_gone(queue, unpack_from('>I6', record, CREATED_AT), unpack_from('>I6', record, HEAD_SIZE + 17))
+        stats.gone(queue, unpack_from('>I6', record, CREATED_AT), unpack_from('>I6', record, HEAD_SIZE + 17))
         raw[id] = false
         purged = purged + 1
       else

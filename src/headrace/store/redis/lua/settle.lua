@@ -155,7 +155,7 @@ end
 local function go_on_waiting(session, job, outcome, what, ended)
   local kind = outcome.kind
   if kind == K_AGAIN and outcome.charge == C_ATTEMPT then
-    tally_up(job.queue, ended, 'retries')
+    stats.count(job.queue, ended, 'retries')
   end
   if band(job.flags, MORE) ~= 0 and (outcome.charge == C_ATTEMPT or kind ~= K_AGAIN and kind ~= K_RELEASED) then
     expiring.drop(job) -- it has started

@@ -9,7 +9,8 @@
 --@include settings
 
 local DAY, LONGEST, GONE_KEPT = 86400000, 68719476735, 120000
-local fold, tally_up, count_gone, first_day, changed_stats, write_stats
+local fold, first_day, changed_stats, write_stats
+local stats = {}
 
 do -- only these are names outside: a script may have 200
 
@@ -71,7 +72,7 @@ local function tally(lengths)
 end
 
 -- A retry, or a failure; or a failed job has come or, if `by` is -1, gone.
-function tally_up(queue, at, what, by)
+function stats.count(queue, at, what, by)
   local sums = sums_of(queue, floor(at / DAY))
   sums[what] = sums[what] + (by or 1)
 end
@@ -86,7 +87,7 @@ local function is_gone(field, at)
 end
 
 -- A job goes that came, and ended if `finished` is given, at these times.
-function count_gone(queue, created, finished)
+function stats.gone(queue, created, finished)
   if created >= counted_since then
     is_gone('c' .. queue, created)
   end

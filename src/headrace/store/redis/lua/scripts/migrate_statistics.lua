@@ -18,7 +18,7 @@ for _, id in ipairs(ids) do
   if good and job and job.state == DONE then
     fold(job.queue, job.due, job.started, job.finished)
   elseif good and job and job.state == FAILED then
-    tally_up(job.queue, job.finished, 'failed')
+    stats.count(job.queue, job.finished, 'failed')
   end
 end
 local changes, behind = changed_stats(), nil

@@ -105,7 +105,7 @@ local function leave_places(job)
   elseif job.state >= DONE then
     count(job.queue, job.state, queue ~= '' and -1 or 0)
     if state == FAILED and queue ~= '' and #record >= HEAD_SIZE + RUN_SIZE and band(unpack_from('>H', record, 2), RUN) ~= 0 then
-      tally_up(queue, unpack_from('>I6', record, 58), 'failed', -1) -- it fails again, now
+      stats.count(queue, unpack_from('>I6', record, 58), 'failed', -1) -- it fails again, now
     end
     if job.state ~= FAILED then
       append(plan.ended_out, job.state, id)
