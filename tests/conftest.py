@@ -25,6 +25,13 @@ NEED_SERVERS = ("tests/dialects", "tests/store/postgres", "tests/store/redis", "
 gc.disable()  # Tests are hundreds of thousands of objects that stay: to go through them takes half of the collection.
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes(config: pytest.Config) -> None:
+    """The processes of a run share a server, which this one starts before them and ends after them."""
+    if "not server" not in config.option.markexpr:
+        postgres_servers.begin_run()
+
+
 def pytest_collection_finish() -> None:
     gc.enable()
     gc.freeze()

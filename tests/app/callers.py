@@ -267,6 +267,23 @@ def configure(url: str) -> None:
         django.setup()
 
 
+def purchase_of_sqlalchemy() -> Any:
+    from sqlalchemy import Column, Integer
+    from sqlalchemy.orm import declarative_base
+
+    base = declarative_base()
+    return type("Purchase", (base,), {"__tablename__": "purchase", "number": Column(Integer, primary_key=True)})
+
+
+@functools.cache
+def purchase_of_django() -> Any:
+    from django.db import models
+
+    meta = type("Meta", (), {"app_label": "shop", "db_table": "purchase"})
+    fields = {"__module__": "shop.models", "Meta": meta, "number": models.IntegerField(primary_key=True)}
+    return type("Purchase", (models.Model,), fields)
+
+
 SHOPS: dict[str, type[Shop]] = {
     "apsw": OnSqlite,
     "psycopg": OnPostgres,

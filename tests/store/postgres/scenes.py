@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from headrace.records import Kind, Lease, NewJob, Outcome, SessionInfo, Take
+from headrace.records import ExchangeReply, Kind, Lease, NewJob, Outcome, SessionInfo, Take
 
 if TYPE_CHECKING:
     from headrace.store.postgres.store import PostgresStore
@@ -32,9 +32,13 @@ class Session:
         self._numbers = itertools.count(1)
         store.run(store.open(SessionInfo(id=self.id, name=self.id, timeout=60_000, queues=queues, tasks=("task",))))
 
+    def request(self, outcomes: list[Outcome] | None = None, slots: int = 0) -> Callable[[], ExchangeReply]:
+        """An exchange, which may be run more than once: a repeat has the same number."""
+        take, number = Take(self.queues, slots) if slots else None, next(self._numbers)
+        return lambda: self.store.run(self.store.exchange(self.id, number, outcomes or [], take))
+
     def exchange(self, outcomes: list[Outcome] | None = None, slots: int = 0) -> list[Lease]:
-        take = Take(self.queues, slots) if slots else None
-        return list(self.store.run(self.store.exchange(self.id, next(self._numbers), outcomes or [], take)).leases)
+        return list(self.request(outcomes, slots)().leases)
 
     def take(self, slots: int = 1) -> list[Lease]:
         return self.exchange(slots=slots)
@@ -98,7 +102,8 @@ def connect(store: PostgresStore) -> psycopg.Connection[Any]:
 
 
 def waiting(connection: psycopg.Connection[Any]) -> int:
-    """How many of the server's transactions wait for a lock."""
+    """How many transactions of this database wait for a lock."""
     connection.execute("SELECT pg_stat_clear_snapshot()")
-    ((number,),) = connection.execute("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'").fetchall()
+    query = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    ((number,),) = connection.execute(query).fetchall()
     return int(number)

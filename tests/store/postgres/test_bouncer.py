@@ -92,8 +92,8 @@ def test_everything_works_on_few_connections(url: str, direct: str, make: Make) 
         for job in chain(made, *batches):
             job.result(timeout=LONG)
         with psycopg.connect(direct.rpartition("&schema=")[0]) as connection:
-            query = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'bounced'"
-            ((connections,),) = connection.execute(query).fetchall()
+            here = "datname = current_database() AND application_name = 'bounced'"
+            ((connections,),) = connection.execute(f"SELECT count(*) FROM pg_stat_activity WHERE {here}").fetchall()
     assert sorted(done) == [*range(11), *[11] * 12]
     assert connections <= POOL_SIZE
 

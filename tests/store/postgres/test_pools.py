@@ -24,6 +24,7 @@ from .scenes import Session, all_at_once, jobs, sleep_until_news, wait_until
 psycopg_pool = pytest.importorskip("psycopg_pool")
 
 SIZE = 3
+NAMED = "datname = current_database() AND application_name = %s"
 
 
 def conninfo(url: str, name: str) -> str:
@@ -80,8 +81,7 @@ def give_back(pool: Any, taken: list[Any]) -> None:
 def cut(url: str, name: str) -> None:
     """Have the server end the connections with a name."""
     with psycopg.connect(url.rpartition("&schema=")[0]) as connection:
-        query = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = %s"
-        connection.execute(query, (name,))
+        connection.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {NAMED}", (name,))
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def count(url: str) -> Iterator[Callable[[str], int]]:
     with psycopg.connect(url.rpartition("&schema=")[0], autocommit=True) as connection:
 
         def count(name: str) -> int:
-            query = "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s"
+            query = f"SELECT count(*) FROM pg_stat_activity WHERE {NAMED}"
             ((number,),) = connection.execute(query, (name,)).fetchall()
             return int(number)
 

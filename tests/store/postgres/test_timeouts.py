@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from headrace.errors import StoreBusy
+from headrace.store.postgres import database
 
 from . import servers
 from .scenes import Session, connect, jobs, wait_until
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from headrace.store.postgres.store import PostgresStore
 
 Make = Callable[..., "PostgresStore"]
+HASTY = servers.own("hasty")
 
 
 @pytest.fixture
@@ -31,20 +33,21 @@ def hasty(
     make: Make, store: PostgresStore, stranger: psycopg.Connection[Any]
 ) -> Iterator[Callable[..., PostgresStore]]:
     """The same store, opened by a user with such settings."""
-    stranger.execute("CREATE ROLE hasty LOGIN SUPERUSER")
+    stranger.execute(f"CREATE ROLE {HASTY} LOGIN SUPERUSER")
 
     def hasty(**settings: str) -> PostgresStore:
         for name, value in settings.items():
-            stranger.execute(f"ALTER ROLE hasty SET {name} = '{value}'")
-        return make(store.url.replace("postgres@", "hasty@"))
+            stranger.execute(f"ALTER ROLE {HASTY} SET {name} = '{value}'")
+        return make(store.url.replace("postgres@", f"{HASTY}@"))
 
     yield hasty
-    stranger.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'hasty'")
-    stranger.execute("DROP ROLE hasty")
+    stranger.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = $1", (HASTY,))
+    stranger.execute(f"DROP ROLE {HASTY}")
 
 
 def connections(stranger: psycopg.Connection[Any]) -> int:
-    ((number,),) = stranger.execute("SELECT count(*) FROM pg_stat_activity WHERE usename = 'hasty'").fetchall()
+    query = "SELECT count(*) FROM pg_stat_activity WHERE usename = $1"
+    ((number,),) = stranger.execute(query, (HASTY,)).fetchall()
     return int(number)
 
 
@@ -98,11 +101,15 @@ SETTINGS = {
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_a_transaction_that_the_server_ends_is_done_again(
-    name: str, hasty: Callable[..., PostgresStore], stranger: psycopg.Connection[Any]
+    name: str,
+    hasty: Callable[..., PostgresStore],
+    stranger: psycopg.Connection[Any],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(database, "LONGEST_PAUSE", 500)  # transactions set this one themselves
     if name == "transaction_timeout" and stranger.info.server_version < 170_000:
         pytest.skip("transaction_timeout is of PostgreSQL 17")
-    store = hasty(**{name: "100ms"})
+    store = hasty(**{name: "500ms"})
     assert store.database.write(slowly(stranger, 1), store._guards) == "done"
     with pytest.raises(StoreBusy, match=f"{SETTINGS[name]}.*ALTER ROLE"):
         store.database.write(slowly(stranger, 3), store._guards)
@@ -134,7 +141,8 @@ def test_connections_have_a_name(
     if variable is not None:
         monkeypatch.setenv("PGAPPNAME", variable)
     store = make(servers.fresh_url() + option)
-    query = "SELECT count(*) FROM pg_stat_activity WHERE application_name = ? AND query LIKE ?"
+    here = "datname = current_database() AND application_name = ? AND query LIKE ?"
+    query = f"SELECT count(*) FROM pg_stat_activity WHERE {here}"
     with closing(store.job_waiter("a")):
         assert store.run(store.sql(query, [name, 'LISTEN "headrace%'])).rows == [(1,)]
         ((_, own),) = store.run(store.sql("SELECT pg_backend_pid(), current_setting('application_name')", [])).rows

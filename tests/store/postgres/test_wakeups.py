@@ -173,7 +173,8 @@ def test_a_process_has_one_connection_that_listens(
         other.job_waiter("b"),
         other.event_waiter(),
     ]
-    query = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN \"headrace%'"
+    listening = "query LIKE 'LISTEN \"headrace%' AND datname = current_database()"
+    query = f"SELECT count(*) FROM pg_stat_activity WHERE {listening}"
     assert stranger.execute(query).fetchall() == [(1,)]
     for waiter in waiters:
         waiter.close()

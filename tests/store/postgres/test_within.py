@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import re
 import signal
 import subprocess
@@ -20,7 +19,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from app.callers import OnPostgres, configure, confirm, engine
+from app.callers import OnPostgres, configure, confirm, engine, purchase_of_django, purchase_of_sqlalchemy
 from headrace import (
     ConfigurationError,
     Headrace,
@@ -33,6 +32,7 @@ from headrace import (
     UniqueBusy,
 )
 from processes import environment, eventually
+from store.postgres.servers import own
 
 psycopg = pytest.importorskip("psycopg")
 
@@ -64,7 +64,8 @@ def in_thread(shop: OnPostgres, work: Callable[[], T]) -> Iterator[Future[T]]:
 
 
 def waiting(shop: OnPostgres) -> int:
-    return int(shop.outside("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'advisory'")[0][0])
+    here = "datname = current_database()"
+    return int(shop.outside(f"SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'advisory' AND {here}")[0][0])
 
 
 def count(shop: OnPostgres, table: str) -> int:
@@ -323,7 +324,7 @@ def test_a_process_that_dies_before_the_commit(shop: OnPostgres) -> None:
 
 def test_another_database_is_refused(shop: OnPostgres) -> None:
     """Without the schema, and with one of the same name that belongs to another store."""
-    name = f"elsewhere_{shop.schema}"
+    name = own("elsewhere")
     shop.outside(f"CREATE DATABASE {name}")
     url = re.sub(r"(@[^/?]*/)[^?]*", rf"\g<1>{name}", shop.url)
     try:
@@ -341,24 +342,25 @@ def test_another_database_is_refused(shop: OnPostgres) -> None:
 
 
 def test_missing_rights_are_told_in_words(shop: OnPostgres) -> None:
-    shop.outside("DROP ROLE IF EXISTS poor", "CREATE ROLE poor")
-    shop.execute("SET ROLE poor")
+    poor = own("poor")
+    shop.outside(f"CREATE ROLE {poor}")
+    shop.execute(f"SET ROLE {poor}")
     with pytest.raises((StoreReadOnly, ConfigurationError), match="permission denied"):
         shop.confirm.using(connection=shop.connection).enqueue(1)
     shop.execute("RESET ROLE")
+    shop.outside(f"DROP ROLE {poor}")
 
 
 def test_the_least_rights(shop: OnPostgres) -> None:
     """Those that docs/transactions.md lists are enough."""
     grants = PAGE.partition("```sql\n-- rights")[2].partition("```")[0].partition("\n")[2]
     assert "GRANT" in grants
-    statements = [
-        line.replace("headrace.", f"{shop.schema}.").replace("SCHEMA headrace", f"SCHEMA {shop.schema}")
-        for line in grants.strip().splitlines()
-    ]
-    shop.outside("DROP ROLE IF EXISTS shopkeeper", "CREATE ROLE shopkeeper", *statements)
+    shopkeeper = own("shopkeeper")
+    for page, here in (("headrace.", f"{shop.schema}."), ("SCHEMA headrace", f"SCHEMA {shop.schema}")):
+        grants = grants.replace(page, here)
+    shop.outside(f"CREATE ROLE {shopkeeper}", *grants.replace("shopkeeper", shopkeeper).strip().splitlines())
     try:
-        shop.execute("SET ROLE shopkeeper")
+        shop.execute(f"SET ROLE {shopkeeper}")
         with shop.app.transaction(shop.connection):
             shop.confirm.enqueue(1)
             shop.confirm.using(tags=["red"], unique=True).enqueue(2)
@@ -367,7 +369,7 @@ def test_the_least_rights(shop: OnPostgres) -> None:
         assert shop.results() == [1, 2, 3]
     finally:
         shop.rollback()
-        shop.outside("DROP OWNED BY shopkeeper", "DROP ROLE shopkeeper")
+        shop.outside(f"DROP OWNED BY {shopkeeper}", f"DROP ROLE {shopkeeper}")
 
 
 def test_a_transaction_that_has_failed_is_told_in_words(shop: OnPostgres) -> None:
@@ -433,7 +435,7 @@ def test_a_connection_to_another_kind_of_server_is_refused(shop: OnPostgres) -> 
 PAGE = (Path(__file__).parents[3] / "docs/transactions.md").read_text("utf-8")
 EXAMPLES = {
     re.findall(r"(?:import|from) (\w+(?:\.\w+)*)", block)[0]: block
-    for block in re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    for block in re.findall(r"^```python\n(.*?)^```", PAGE.partition("### Elsewhere")[0], re.MULTILINE | re.DOTALL)
     if "from shop import" in block
 }
 
@@ -463,20 +465,3 @@ def test_the_examples_of_the_page(shop: OnPostgres, library: str, monkeypatch: p
 
 def test_the_page_has_an_example_for_each_library() -> None:
     assert sorted(EXAMPLES) == ["asyncpg", "django.db", "psycopg", "sqlalchemy.ext.asyncio", "sqlalchemy.orm"]
-
-
-def purchase_of_sqlalchemy() -> Any:
-    from sqlalchemy import Column, Integer
-    from sqlalchemy.orm import declarative_base
-
-    base = declarative_base()
-    return type("Purchase", (base,), {"__tablename__": "purchase", "number": Column(Integer, primary_key=True)})
-
-
-@functools.cache
-def purchase_of_django() -> Any:
-    from django.db import models
-
-    meta = type("Meta", (), {"app_label": "shop", "db_table": "purchase"})
-    fields = {"__module__": "shop.models", "Meta": meta, "number": models.IntegerField(primary_key=True)}
-    return type("Purchase", (models.Model,), fields)
