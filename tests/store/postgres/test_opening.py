@@ -36,11 +36,29 @@ def test_many_open_a_new_schema_at_once(make: Make) -> None:
 
 def test_a_newer_schema_is_refused(make: Make, store: PostgresStore) -> None:
     with connect(store) as connection:
-        connection.execute("UPDATE meta SET version = 99")
+        connection.execute("UPDATE meta SET version = 99, oldest = 2")
         try:
             with pytest.raises(SchemaTooNew, match=r"has schema version 99; this headrace knows 1\. Upgrade headrace"):
                 make(store.url)
         finally:
+            connection.execute("UPDATE meta SET version = 1, oldest = 1")
+
+
+def test_the_version_before_works_on_a_newer_schema(make: Make, store: PostgresStore) -> None:
+    """A new version only adds to the schema, and says so: what it no longer needs goes one version later."""
+    with connect(store) as connection:
+        connection.execute("UPDATE meta SET version = 2")
+        connection.execute("ALTER TABLE job ADD COLUMN colour text")
+        try:
+            older = make(store.url)
+            assert opening.migrate(older.database) is False
+            older.run(older.put([*jobs(), *jobs(tags=("red",))]))
+            session = Session(older)
+            session.settle(*session.take(2))
+            assert [counts.by_state for counts in older.run(older.counts())] == [{"done": 2}]
+            assert connection.execute("SELECT version FROM meta").fetchall() == [(2,)]
+        finally:
+            connection.execute("ALTER TABLE job DROP COLUMN colour")
             connection.execute("UPDATE meta SET version = 1")
 
 
@@ -69,14 +87,14 @@ def test_least_rights(make: Make, store: PostgresStore) -> None:
     """One user owns the schema; another may use it, and may create nothing."""
     owner = store.database.quoted
     with connect(store) as connection:
-        connection.execute("DROP ROLE IF EXISTS clerk")
-        connection.execute("CREATE ROLE clerk LOGIN")
+        clerk_role = servers.own("clerk")
+        connection.execute(f"CREATE ROLE {clerk_role} LOGIN")
         try:
-            url = store.url.replace("postgres@", "clerk@")
+            url = store.url.replace("postgres@", f"{clerk_role}@")
             with pytest.raises(StoreReadOnly, match=r"this user lacks a right \(permission denied for schema"):
                 make(url)
-            connection.execute(f"GRANT USAGE ON SCHEMA {owner} TO clerk")
-            connection.execute(f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {owner} TO clerk")
+            connection.execute(f"GRANT USAGE ON SCHEMA {owner} TO {clerk_role}")
+            connection.execute(f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {owner} TO {clerk_role}")
             clerk = make(url)
             clerk.run(clerk.put([*jobs(2), *jobs(1, tags=("blue",))]))
             session = Session(clerk)
@@ -86,16 +104,16 @@ def test_least_rights(make: Make, store: PostgresStore) -> None:
                 make(url.rpartition("=")[0] + "=elsewhere")
             lacking = r"this user lacks a right \(permission denied for {}\).*docs/stores/postgres.md lists"
             for right in ("SELECT", "INSERT", "UPDATE", "DELETE"):
-                connection.execute(f"REVOKE {right} ON {owner}.setting FROM clerk")
+                connection.execute(f"REVOKE {right} ON {owner}.setting FROM {clerk_role}")
                 with pytest.raises(StoreReadOnly, match=lacking.format("table setting")):
                     clerk.run(clerk.set_settings({"jobs-history": None if right == "DELETE" else 1}))
-                connection.execute(f"GRANT {right} ON {owner}.setting TO clerk")
-            connection.execute(f"REVOKE USAGE ON SCHEMA {owner} FROM clerk")
+                connection.execute(f"GRANT {right} ON {owner}.setting TO {clerk_role}")
+            connection.execute(f"REVOKE USAGE ON SCHEMA {owner} FROM {clerk_role}")
             with pytest.raises(StoreReadOnly, match=lacking.format(f"schema {store.schema}")):
                 clerk.run(clerk.counts())
         finally:
-            connection.execute("DROP OWNED BY clerk")
-            connection.execute("DROP ROLE clerk")
+            connection.execute(f"DROP OWNED BY {clerk_role}")
+            connection.execute(f"DROP ROLE {clerk_role}")
 
 
 def test_the_text_of_the_schema_creates_it(make: Make, store: PostgresStore) -> None:
@@ -106,6 +124,13 @@ def test_the_text_of_the_schema_creates_it(make: Make, store: PostgresStore) -> 
         assert opening.migrate(other.database) is False
         other.run(other.put(jobs()))
         connection.execute("DROP SCHEMA printed CASCADE")
+
+
+def test_tables_whose_rows_change_often_have_settings_of_their_own(store: PostgresStore) -> None:
+    query = "SELECT relname, reloptions FROM pg_class WHERE relnamespace = current_schema()::regnamespace"
+    settings = {name: " ".join(options or []) for name, options in store.run(store.sql(query, [])).rows}
+    assert all("fillfactor" in settings[name] for name in ("job", "session", "lane", "laned", "stat", "waiter"))
+    assert all("autovacuum_vacuum_scale_factor" in settings[name] for name in ("job", "session", "lane", "waiter"))
 
 
 def test_people_read_the_views(store: PostgresStore) -> None:

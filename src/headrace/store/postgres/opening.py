@@ -51,7 +51,7 @@ def migrate(database: Database) -> bool:
 
 
 def _version(database: Database, connection: Connection) -> int:
-    """0 if there is nothing of ours."""
+    """0 if there is nothing of ours; this program's if it is newer and this program works on it."""
     row = connection.execute(_VERSION, (database.quoted,)).fetchone()
     assert row is not None
     ours, other = row
@@ -61,8 +61,8 @@ def _version(database: Database, connection: Connection) -> int:
                 f"{database.where}: this schema belongs to another program. Choose another with ?schema=."
             )
         return 0
-    found = connection.execute(f"SELECT version FROM {database.quoted}.meta").fetchone()  # noqa: S608
-    version = 0 if found is None else int(found[0])
-    if version > SCHEMA_VERSION:
+    found = connection.execute(f"SELECT version, oldest FROM {database.quoted}.meta").fetchone()  # noqa: S608
+    version, oldest = found or (0, 0)
+    if oldest > SCHEMA_VERSION:
         raise SchemaTooNew.in_database(database.where, version, SCHEMA_VERSION)
-    return version
+    return min(version, SCHEMA_VERSION)

@@ -3,6 +3,7 @@
 CREATE TABLE meta (
     one integer PRIMARY KEY CHECK (one = 1),
     version integer NOT NULL,
+    oldest integer NOT NULL DEFAULT 1,  -- programs that know this version, or a later one, work on the schema
     place text NOT NULL DEFAULT gen_random_uuid()::text  -- by which a caller's connection is known to lead here
 );
 INSERT INTO meta (one, version) VALUES (1, {SCHEMA_VERSION});
