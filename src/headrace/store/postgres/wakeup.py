@@ -29,6 +29,7 @@ from headrace.store import forks
 from headrace.store.postgres.arrays import Texts
 from headrace.store.postgres.database import Connection, Database
 from headrace.store.postgres.statements import SUBSCRIBER, WORKER
+from headrace.store.postgres.troubles import explain
 from headrace.store.wakeup import Pokes, areadable, readable
 from headrace.values.glob import any_fits, as_regex, is_glob
 
@@ -66,6 +67,8 @@ class Listener:
                 connection.execute(statement)
             self.connection, self.pid = connection, pid
             return True
+        except psycopg.Error as error:
+            raise explain(self._database.where, error) from error
         finally:
             if connection is not self.connection:
                 connection.close()

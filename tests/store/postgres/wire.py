@@ -1,0 +1,66 @@
+"""A proxy between the store and the server that cuts a connection in front of a chosen message of the protocol."""
+
+from __future__ import annotations
+
+import socket
+from weakref import WeakKeyDictionary
+
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+
+from store.redis.proxy import Proxy
+
+
+class Wire(Proxy):
+    """Passes on whole messages, in both directions and on all connections, and counts them."""
+
+    def __init__(self, url: str) -> None:
+        """`url`: of a store on a server with a socket on this machine."""
+        self._place, _, self._schema = url.rpartition("&schema=")
+        known = conninfo_to_dict(self._place)
+        if not str(known.get("host", "")).startswith("/"):
+            pytest.skip("the proxy connects to servers through their sockets")
+        self._database = known["dbname"]
+        self.messages: list[bytes] = []
+        """Those that have come since `cut_before`."""
+        self._last: int | None = None
+        self._parts: WeakKeyDictionary[socket.socket, bytes] = WeakKeyDictionary()
+        super().__init__(f"{known['host']}/.s.PGSQL.{known.get('port', 5432)}")
+
+    @property
+    def database(self) -> str:
+        """The same database, through the proxy."""
+        options = "sslmode=disable&gssencmode=disable"  # their negotiation is not made of messages
+        return f"postgresql://postgres@127.0.0.1:{self.port}/{self._database}?{options}"
+
+    @property
+    def url(self) -> str:
+        """The same store, through the proxy. Nothing is prepared, so that an exchange has always as many messages."""
+        return f"{self.database}&schema={self._schema}&prepare=no"
+
+    def cut_before(self, number: int | None) -> None:
+        """Let so many messages pass, and close the connection on which the next one comes; None: let all pass."""
+        with self._lock:
+            self.cuts, self.messages, self._last = 0, [], number
+
+    def _pass(
+        self, pair: tuple[socket.socket, socket.socket], direction: int, target: socket.socket, data: bytes
+    ) -> bool:
+        data, end, cut = self._parts.pop(target, b"") + data, 0, False
+        with self._lock:
+            while not cut and (size := _size(data[end : end + 5])) and end + size <= len(data):
+                cut = len(self.messages) == self._last
+                self.messages.append(data[end : end + size])
+                end += 0 if cut else size
+            self.cuts += cut
+        if end:
+            target.sendall(data[:end])
+        self._parts[target] = data[end:]
+        return not cut
+
+
+def _size(data: bytes) -> int:
+    """The size of the message that begins so; 0 if not enough of it has come to tell."""
+    letter = 0 if data[:1] == b"\0" else 1  # the first message of a connection has none
+    length = data[letter : letter + 4]
+    return letter + int.from_bytes(length) if len(length) == 4 else 0
