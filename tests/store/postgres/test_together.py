@@ -1,4 +1,4 @@
-"""Many real connections at once: lanes, limits, unique keys, dependencies and sequences stay exact."""
+"""Many real connections at once: lanes, limits, rates, unique keys, dependencies and sequences stay exact."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from headrace.errors import StoreBusy
 from headrace.records import Kind, Lane, Lease, State
+from headrace.store.postgres.database import ATTEMPTS
+from headrace.store.postgres.statements import RULES
 from volume import volume
 
 from .scenes import Aside, Session, all_at_once, connect, jobs, outcome, wait_until, waiting
@@ -86,6 +89,14 @@ def test_a_sequence_keeps_its_order(store: PostgresStore, make: Callable[..., Po
     watch = work_off(store, make, len(batch), lambda lease: "sequence")
     assert watch.order == [job.id for job in batch]
     assert watch.most == {"sequence": 1}
+
+
+def test_a_lane_keeps_its_rate(store: PostgresStore, make: Callable[..., PostgresStore]) -> None:
+    """Of many jobs as many start within an hour as may, however many workers ask at once."""
+    store.run(store.put(jobs(volume(30), lane=Lane("slow", rate=7, per=3_600_000))))
+    sessions = [Session(make(store.url)) for _ in range(WORKERS)]
+    taken = all_at_once([lambda session=session: [*session.take(3), *session.take(3)] for session in sessions])
+    assert sum(map(len, taken)) == 7
 
 
 def test_a_queue_keeps_its_limit(store: PostgresStore, make: Callable[..., PostgresStore]) -> None:
@@ -166,6 +177,30 @@ def test_outcomes_that_are_more_than_done_go_by_the_rules(store: PostgresStore, 
     states = {job.id: job.state for job in store.run(store.get([one.id, two.id, three.id])) if job is not None}
     assert states[one.id] is states[three.id] is State.DONE
     assert states[two.id] is (State.READY if kind is Kind.AGAIN else State.FAILED)
+
+
+def test_the_clock_is_read_after_the_locks(store: PostgresStore) -> None:
+    """A job that is put while another transaction has the rules' lock was created when that one had ended."""
+    with connect(store) as stranger:
+        stranger.execute("BEGIN")
+        stranger.execute(f"SELECT {store.database.lock(RULES)}")
+        (job,) = jobs(tags=("red",))
+        putting = Aside(lambda: store.run(store.put([job])))
+        wait_until(lambda: waiting(stranger) == 1)
+        ((now,),) = stranger.execute("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint").fetchall()
+        stranger.execute("COMMIT")
+        putting.answer()
+    (snapshot,) = store.run(store.get([job.id]))
+    assert snapshot is not None
+    assert snapshot.created >= now
+
+
+@pytest.mark.parametrize("code", ["40001", "40P01"])
+def test_a_transaction_that_others_are_always_in_the_way_of_is_given_up(store: PostgresStore, code: str) -> None:
+    fail = f"DO $$ BEGIN RAISE EXCEPTION 'in the way' USING ERRCODE = '{code}'; END $$"
+    with pytest.raises(StoreBusy, match=r"other transactions were in the way again and again \(in the way\)"):
+        store.database.write(lambda tx: tx.connection.execute(fail), store._guards)
+    assert store.database.repeated == ATTEMPTS - 1 == 9
 
 
 def test_deadlocks_are_repeated_and_counted(store: PostgresStore) -> None:
