@@ -414,12 +414,14 @@ def test_a_reader_is_woken_by_another_process(entry: Entry, live: Store) -> None
             producer.write(f"job {i}\n")
             producer.flush()
             began = time.monotonic()
-            while not ear.wait(20):  # (a poke may end it, at once)
+            while not (heard := listener.whats()):  # a poke may end a wait, and news may be older than the last look
                 assert time.monotonic() - began < 20, "no news in 20 s"
+                ear.wait(20)
+                ear.arm()
             delays.append(time.monotonic() - began)
-            assert listener.whats() == [("created", f"job {i}")]
+            assert heard == [("created", f"job {i}")]
         producer.close()
-    assert sorted(delays)[10] < 0.1  # about a millisecond on an idle machine
+    assert sorted(delays)[10] < 3, "waiters look by themselves after 5 s or more: most were woken before"
 
 
 def test_a_setting_that_changes_is_an_event_of_no_job(store: Any, clock: ManualClock) -> None:
