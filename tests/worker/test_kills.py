@@ -99,6 +99,22 @@ def test_jobs_under_load_survive_kills(
         assert seen["unseen crashes"] <= 1 + kills // 4
 
 
+@on_every_store
+def test_all_workers_killed_at_once(app: Headrace, witness: Witness, start_worker: StartWorker, tmp_path: Path) -> None:
+    """Their successors find them dead by their processes: no session of theirs would run out within an hour."""
+    options = ("--processes", "2", "--slots", "4", "--session-timeout", "1h")
+    gate = tmp_path / "go"
+    calls = [tasks.wait_for.using(max_crashes=1000).call(str(gate)) for _ in range(30)]
+    expected = {job.id for job in app.enqueue_many(calls)}
+    worker = start_worker(*options)
+    witness.wait("start", count=8)
+    worker.kill()
+    gate.touch()
+    start_worker(*options)
+    eventually(lambda: unfinished(app) == 0, "all jobs to end")
+    assert audit(app, witness, expected)["started again"] == 8
+
+
 def test_the_next_attempt_starts_at_once(app: Headrace, witness: Witness, start_worker: StartWorker) -> None:
     """With another worker there, a job whose process was killed starts again within half a second."""
     workers = [start_worker("--slots", "1", "--processes", "2")]

@@ -28,7 +28,7 @@ from processes import (
 from volume import volume
 
 from . import tasks
-from .conftest import StartWorker, on_more_stores
+from .conftest import StartWorker, on_every_store
 from .test_kills import all_jobs, unfinished
 
 
@@ -97,7 +97,7 @@ def test_the_second_signal_means_now(
     assert all(map(untouched, running))
 
 
-@on_more_stores
+@on_every_store
 def test_at_any_moment(app: Headrace, witness: Witness, start_worker: StartWorker) -> None:
     """SIGTERM under load: nothing is lost, nothing that ended runs again, no attempt is burnt."""
     calls = [tasks.work.call(number, 0.005) for number in range(volume(150))]
