@@ -35,7 +35,6 @@ UNLIMITED = 2**32 - 1
 """The `limit` of a schedule that forgets nothing, as Qless' recurring jobs are unless they have a backlog."""
 
 _UNITS = (("days", 86_400), ("hours", 3_600), ("minutes", 60), ("seconds", 1))
-_PER_FIELD = {"days": 0, "hours": 24, "minutes": 60, "seconds": 60}
 _QUARTER = 900
 """Seconds. All zones are whole quarters of an hour away from UTC."""
 _LONGEST = 100 * 366 * 86_400
@@ -86,12 +85,9 @@ def _even(schedule: Schedule) -> int | None:
         return seconds if plain and seconds == stride.count * 86_400 else None
     if schedule.tz.key != "UTC" and _QUARTER % seconds:
         return None
-    for unit, size in _UNITS:
-        count, rest = divmod(seconds, size)
-        # The cron */45 means the 0th and the 45th of every minute.
-        if count and not rest and _PER_FIELD[unit] % count == 0:
-            return seconds if parse(f"every {count} {unit}", tz=schedule.tz) == schedule else None
-    return None
+    # The cron */45 means the 0th and the 45th of every minute, and no words mean that.
+    same = (parse(f"every {seconds // size} {unit}", tz=schedule.tz) for unit, size in _UNITS if seconds % size == 0)
+    return seconds if schedule in same else None
 
 
 @lru_cache(maxsize=1024)
@@ -105,7 +101,7 @@ def rule_of(seconds: float) -> str:
         return f"every {seconds:g} seconds"  # which no schedule of headrace's can be
     for unit, size in _UNITS:
         count, rest = divmod(int(seconds), size)
-        if count and not rest and (_PER_FIELD[unit] % count == 0 or unit == "seconds"):
+        if count and not rest:
             rule = parse(f"every {count} {unit}")
             if isinstance(rule, Elapsed) or _even(rule) == seconds:
                 return str(rule)
