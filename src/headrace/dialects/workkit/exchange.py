@@ -33,7 +33,7 @@ from .payload import read_payload
 from .schedules import recurs
 from .sessions import Hold, Session, reference
 from .times import next_time, read_cron
-from .warnings import Warnings, shown
+from .warnings import Lately, Warnings, shown
 from .wire import Answer, Claim, Settlement
 
 if TYPE_CHECKING:
@@ -49,8 +49,6 @@ MOST_CALLS = 50
 """How often to go on looking past jobs that can't be run here, in one exchange."""
 COUNTED = 10_000
 """Jobs whose attempts or crashes this process remembers, as the wire can't."""
-SKIPPED, SKIPPED_FOR = 1_000, 300_000
-"""How many jobs that proved unusable are passed over, and for how many milliseconds."""
 
 _VERDICTS = {
     Answer.OK: Verdict.OK,
@@ -78,10 +76,11 @@ class Exchanges:
         self._book = book
         self._counters: dict[str, tuple[int, int]] = {}
         """Attempts and crashes by job id, as far as this process knows: the wire has no room for them."""
-        self._unusable: dict[str, int] = {}
-        """Ids that a script took for ours and that can't be run after all, and since when that is known."""
+        self.unusable = Lately(store.timekeeper.steady)
+        """Ids that a script took for ours and that can't be run after all: passed over for a while, as a module that
+        can't be imported now may be mended."""
         self._last_token = 0
-        self._warnings = Warnings(store.settings.schedule)
+        self._warnings = Warnings(store.settings.schedule, store.timekeeper.steady)
 
     def exchange(
         self, session: Session, number: int, outcomes: Sequence[Outcome], take: Take | None
@@ -104,7 +103,7 @@ class Exchanges:
                 wanted=wanted - len(leases),
                 offset=offset,
                 likenesses=store.handlers.likenesses,
-                skip=self.skip,
+                skip=self.unusable.ids(),
                 last_token=self._last_token,
                 again=again,
             )
@@ -190,17 +189,6 @@ class Exchanges:
         if session.custody is not None:
             session.custody.keep({})
         return list(dict.fromkeys(given_back))
-
-    @property
-    def skip(self) -> tuple[str, ...]:
-        """Ids to be passed over: for a while, as a module that can't be imported now may be mended."""
-        horizon = self._store.timekeeper.steady() - SKIPPED_FOR
-        while self._unusable:
-            first = next(iter(self._unusable))
-            if len(self._unusable) <= SKIPPED and self._unusable[first] > horizon:
-                break
-            del self._unusable[first]
-        return tuple(self._unusable)
 
     def counters(self, identity: str) -> tuple[int, int]:
         return self._counters.get(identity, (0, 0))
@@ -290,7 +278,7 @@ class Exchanges:
                 cron = read_cron(payload.cron, self._store.settings.cron_order)
             except ScheduleError as error:
                 self._warnings.unusable(claim.id, str(error))
-                self._unusable[claim.id] = self._store.timekeeper.steady()
+                self.unusable.add(claim.id)
                 unusable.append(claim)
                 continue
             task = handlers.task(name)

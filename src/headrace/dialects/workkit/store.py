@@ -219,7 +219,7 @@ class WorkKitStore(RedisDialect, OwnerlessStore[Session]):
             return news or sooner, -1
 
         def look() -> Script[tuple[bool, int]]:
-            return self.wire.look(self.handlers.likenesses, self.exchanges.skip, judge)
+            return self.wire.look(self.handlers.likenesses, self.exchanges.unusable.ids(), judge)
 
         return ScheduleWaiter(self.driver, self.keys.channel, look, lambda: self.has_room(session))
 
