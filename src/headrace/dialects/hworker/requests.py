@@ -173,7 +173,7 @@ def _look_again(records: Sequence[Record], timeout: float) -> Stepwise[dict[tupl
         for raw, value in looked.found:
             before = old.get((name, raw))
             seen = None if before is None else read_time(before.value)
-            if seen is not None and looked.now * 10**6 - seen < timeout * 10**12:
+            if seen is not None and looked.now - seen < timeout * 10**6:
                 ours[name, raw] = Record(name, raw, value)
     return ours
 

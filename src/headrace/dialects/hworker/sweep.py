@@ -27,16 +27,15 @@ class Monitor:
     def __init__(self, timeout: float, complain: Callable[[str], object]) -> None:
         self.period = timeout / 10
         self._complain = complain
-        self._limit = round(timeout * 10**12)
+        self._limit = round(timeout * 10**6)
         self._unreadable: dict[tuple[str, bytes, bytes], int] = {}
 
     def sweep(self, name: str) -> Stepwise[Sweep]:
         """One pass over the progress hash of a queue."""
         looked = yield entries(name, PROGRESS)
-        now = looked.now * 10**6
         records = [Record(name, raw, value) for raw, value in looked.found]
         self._forget_all_but(name, records)
-        expired = [record for record in records if now - self._started(record, now) > self._limit]
+        expired = [record for record in records if looked.now - self._started(record, looked.now) > self._limit]
         done = Sweep([], [])
         for batch in batches(expired):
             answer = yield give_back(batch)
