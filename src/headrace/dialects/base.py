@@ -21,6 +21,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, Protocol, TypeVar
+from weakref import WeakKeyDictionary
 
 from headrace.errors import Unsupported
 from headrace.options import OF_CALL, used
@@ -159,6 +160,19 @@ class DialectStore:
     def sweep(self, *, every: int | None = None) -> Operation[Swept]:
         """Nothing to do, unless a dialect overrides this."""
         return self.known(Swept)
+
+
+def once_per_task(make: Callable[[Task[Any, Any]], T]) -> Callable[[Task[Any, Any]], T]:
+    """What is made of a task, made once for as long as the task lives."""
+    made: WeakKeyDictionary[Task[Any, Any], T] = WeakKeyDictionary()
+
+    def of(task: Task[Any, Any]) -> T:
+        found = made.get(task)
+        if found is None:
+            found = made[task] = make(task)
+        return found
+
+    return of
 
 
 class BlockingWaiter:

@@ -21,6 +21,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
+from headrace.dialects.base import once_per_task
 from headrace.task import Task
 
 _encode = msgspec.json.Encoder().encode
@@ -99,23 +100,20 @@ def _is_json(text: bytes) -> bool:
     return True
 
 
+_shape_of = once_per_task(Shape)
+
+
 class Shapes:
     """The shapes of an app's tasks. Without an app, or for a task it does not know, bytes pass as they are."""
 
     def __init__(self, tasks: Callable[[], Mapping[str, Task[Any, Any]]]) -> None:
         self._tasks = tasks
-        self._shapes: dict[str, tuple[Task[Any, Any], Shape]] = {}
         self.unknown = AS_IT_IS
         """How the outputs of tasks that it does not know are made."""
 
     def of(self, name: str) -> Shape | None:
         task = self._tasks().get(name)
-        if task is None:
-            return None
-        found = self._shapes.get(name)
-        if found is None or found[0] is not task:
-            found = self._shapes[name] = (task, Shape(task))
-        return found[1]
+        return None if task is None else _shape_of(task)
 
     def to_input(self, task: str, body: bytes) -> bytes:
         shape = self.of(task)

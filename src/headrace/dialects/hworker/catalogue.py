@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from headrace.dialects.base import once_per_task
 from headrace.dialects.hworker.payload import Shape
 from headrace.dialects.hworker.wire import BrokenEntry
 from headrace.errors import ArgumentsError, ConfigurationError
 from headrace.task import Task
 
 DEFAULT = "default"
+_shape_of = once_per_task(lambda task: Shape(task.name, task.arguments))
 
 
 class Catalogue:
@@ -23,7 +25,6 @@ class Catalogue:
     def __init__(self, default: str) -> None:
         self._default = default
         self._tasks: Mapping[str, Task[Any, Any]] | None = None
-        self._shapes: dict[str, tuple[Task[Any, Any], Shape]] = {}
         self._by_name: dict[str, list[str]] = {}
         self._counted = -1
 
@@ -74,13 +75,7 @@ class Catalogue:
                 self._shape(task)
 
     def _shape(self, task: str) -> Shape | None:
-        if self._tasks is None or task not in self._tasks:
-            return None
-        known, shape = self._shapes.get(task, (None, None))
-        if known is not self._tasks[task] or shape is None:
-            shape = Shape(task, self._tasks[task].arguments)
-            self._shapes[task] = self._tasks[task], shape
-        return shape
+        return None if self._tasks is None or task not in self._tasks else _shape_of(self._tasks[task])
 
     def payload(self, task: str, name: str, body: bytes) -> bytes:
         """What goes on the wire for a job of this task in that queue. Refuses a task that is not the queue's."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 from redis import exceptions as wire
 
@@ -17,8 +16,6 @@ from headrace.store.redis.keys import Keys
 from headrace.store.redis.operation import Reply, Script
 
 from . import scripts
-
-T = TypeVar("T")
 
 EXAMPLE = "qless+redis://localhost:6379/0"
 
@@ -87,19 +84,6 @@ def open_driver(url: str, *, source: str | None = None, **options: Any) -> tuple
     return QlessDriver(place, source, **options), ours
 
 
-def describe(
-    command: str,
-    *arguments: str | bytes | float,
-    read: Callable[[Reply], T],
-    now: float | None = None,
-    repeatable: bool = False,
-) -> Script[T]:
-    """A command to be run by a driver. Its time is now, to full precision, unless it is given."""
-    moment = repr(time.time() if now is None else now).encode()
-    rest = (encoded(argument) for argument in arguments)
-    return Script(command, (command.encode(), moment, *rest), lambda reply, _: read(reply), repeatable=repeatable)
-
-
 def encoded(argument: str | bytes | float) -> bytes:
     """An argument as it goes over the wire. Text from there goes back as the bytes that it was."""
     if isinstance(argument, str):
@@ -123,9 +107,10 @@ def refusal(error: StoreError) -> str | None:
 
 
 def call(driver: QlessDriver, command: str, *arguments: str | bytes | float) -> Any:
-    """Run a command in this thread. A refusal becomes `QlessException`."""
+    """Run a command in this thread, with the present time to full precision. A refusal becomes `QlessException`."""
+    words = (command.encode(), repr(time.time()).encode(), *map(encoded, arguments))
     try:
-        return driver.run(describe(command, *arguments, read=_as_text))
+        return driver.run(Script(command, words, lambda reply, _: _as_text(reply), repeatable=False))
     except StoreError as error:
         text = refusal(error)
         if text is None:

@@ -5,23 +5,18 @@ from __future__ import annotations
 import inspect
 import json
 from typing import Any
-from weakref import WeakKeyDictionary
 
+from headrace.dialects.base import once_per_task
 from headrace.dialects.positions import Positions, decode_by_name
 from headrace.errors import Unsupported
 from headrace.task import Task
 
-_positions: WeakKeyDictionary[Task[Any, Any], Positions] = WeakKeyDictionary()
 
-
+@once_per_task
 def positions_of(task: Task[Any, Any]) -> Positions:
     """Those of a task's parameters that can be passed by position; what the worker fills in has none."""
-    found = _positions.get(task)
-    if found is None:
-        without = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
-        parameters = [each for each in task.arguments.parameters if each.kind not in without]
-        found = _positions[task] = Positions(task.name, parameters)
-    return found
+    without = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
+    return Positions(task.name, [each for each in task.arguments.parameters if each.kind not in without])
 
 
 def by_position(task: Task[Any, Any] | None, body: bytes) -> list[Any]:
