@@ -31,7 +31,7 @@ def other(tmp_path: Path) -> str:
 def test_a_dry_run_says_what_would_be_done_and_does_nothing(app: Headrace, url: str, other: str) -> None:
     shop.add.enqueue(1)
     result = run(url, other, "--dry-run")
-    assert (result.exit_code, result.stdout) == (exits.OK, "1 jobs and 0 schedules would be moved.\n")
+    assert (result.exit_code, result.stdout) == (exits.OK, "1 job and 0 schedules would be moved.\n")
     plan = json.loads(run(url, "hworker+redis://localhost:1/0?name=x", "--dry-run", "--json").stdout)
     assert (plan["jobs"], plan["left"]) == (1, [])
     assert "if the drain is killed, the 100 jobs of one step may come twice." in plan["warnings"][0]
@@ -43,7 +43,7 @@ def test_it_asks_unless_told_not_to(app: Headrace, url: str, other: str) -> None
     result = run(url, other)
     assert (result.exit_code, "Nobody is there to be asked: add --yes." in result.stderr) == (exits.USAGE, True)
     result = run(url, other, "--yes", "--map", "shop:add=sums:add", "--map-queue", "default=sums", "--rate", "1000")
-    assert result.stdout == "1 jobs and 0 schedules moved.\n"
+    assert result.stdout == "1 job and 0 schedules moved.\n"
     assert (counted(url), counted(other)) == (0, 1)
     assert json.loads(run(url, other, "--yes", "--json").stdout) == {"jobs": 0, "schedules": 0, "left": []}
 

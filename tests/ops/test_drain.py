@@ -7,14 +7,17 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
 from conformance import dialects
 from conformance.helpers import Worker, put
 from headrace import Headrace
+from headrace.errors import ConfigurationError
 from headrace.ops import drain as ops
+from headrace.ops.carrier import Left, Names
+from headrace.ops.families import WAITING, pages
 from headrace.records import Charge, Definition, Filter, IfFailed, Kind, Lane, ScheduleRecord, Snapshot, State
 from headrace.store.contract import Store
 from headrace.store.facets import PARKED
@@ -27,6 +30,9 @@ NATIVE = ["sqlite", pytest.param("redis", marks=pytest.mark.server), pytest.para
 WIRES = [
     pytest.param(name, marks=pytest.mark.server) for name in ("qless", "gearmonkey", "workkit", "hworker", "bedrock")
 ]
+
+
+TIED = "It is related to job running, which stays: it is running."
 
 
 class Killed(BaseException):
@@ -61,7 +67,7 @@ def make(tmp_path: Path) -> Iterator[Make]:
 
 
 def waiting(store: Store) -> dict[str, State]:
-    jobs = [job for page in ops._pages(store, Filter(states=ops.WAITING, limit=100)) for job in page]
+    jobs = [job for page in pages(store, Filter(states=WAITING, limit=100)) for job in page]
     assert max(Counter(job.id for job in jobs).values(), default=1) == 1
     return {job.id: job.state for job in jobs}
 
@@ -85,7 +91,7 @@ def test_native_stores(make: Make, source: str, target: str) -> None:
     put(store, "tied", after=("running",))
     before = {job.id: job for job in store.run(store.find(Filter(limit=100))).jobs}
     drained = ops.drain(here, there)
-    assert (drained.jobs, drained.left) == (8, [])
+    assert (drained.jobs, drained.left) == (8, [Left(TIED, 1, "job tied")])
     assert set(waiting(store)) == {"tied"}, "it waits for a job that runs here"
     moved = {job.id: job for job in there.store.run(there.store.find(Filter(limit=100))).jobs}
     assert set(moved) == set(before) - {"tied", "running"}
@@ -173,6 +179,74 @@ def test_what_the_target_has_run_and_forgotten_does_not_come_again(
     assert sorted(ran) == [f"job {number}" for number in range(7)]
 
 
+@pytest.mark.parametrize("source", [*NATIVE, pytest.param("qless", marks=pytest.mark.server)])
+def test_jobs_that_come_after_others_move_with_them(make: Make, monkeypatch: pytest.MonkeyPatch, source: str) -> None:
+    monkeypatch.setattr(ops, "AT_ONCE", 2)
+    here, there = make(source), make("sqlite")
+    store, add = here.store, here.tasks["sums:add"]
+    first = add.enqueue(1)
+    if_failed: Literal["wait", "fail"] = "wait" if source == "qless" else "fail"
+    children = [add.using(after=[first], if_failed=if_failed).enqueue(number) for number in range(3)]
+    last = add.using(after=children, if_failed=if_failed, queue="other").enqueue(9)
+    add.enqueue(7)
+    family = {job.id for job in (first, *children, last)}
+    assert ops.plan(here, there).jobs == 6
+    assert ops.drain(here, there).jobs == 6
+    assert store.run(store.find(Filter())).jobs == [], "none of them failed because another one left"
+    assert {name for name, state in waiting(there.store).items() if state is State.BLOCKED} == family - {first.id}
+    worker = Worker(there.store, SystemClock(), "w", "default", "other")
+    ran = [worker.run_one().id for _ in range(6)]
+    assert (set(ran) > family, ran[-1]) == (True, last.id)
+
+
+def test_a_family_stays_with_its_job_that_runs(make: Make) -> None:
+    here, there = make("sqlite"), make("sqlite")
+    put(here.store, "running", queue="busy")
+    Worker(here.store, SystemClock(), "v", "busy").take_one()
+    put(here.store, "parent", "alone")
+    put(here.store, "tied", after=("parent", "running"))
+    assert ops.plan(here, there).left == [Left(TIED, 2, "job parent")]
+    assert ops.drain(here, there).left == [Left(TIED, 2, "job parent")]
+    assert waiting(here.store) == {"parent": State.READY, "tied": State.BLOCKED}
+    assert set(waiting(there.store)) == {"alone"}
+
+
+@pytest.mark.parametrize("point", STEPS)
+@pytest.mark.parametrize("passes", [1, 2])
+def test_a_family_whose_drain_was_killed_moves_once(
+    make: Make, monkeypatch: pytest.MonkeyPatch, point: str, passes: int
+) -> None:
+    here, there = make("sqlite"), make("sqlite")
+    put(here.store, "a", "b", queue="other")
+    put(here.store, "c", "d", after=("a", "b"))
+    put(here.store, "e", after=("c", "d"))
+    worker, ran = Worker(there.store, SystemClock(), "w", "default", "other"), []
+    for death in (passes, 0):
+        Death(monkeypatch, point, death)
+        with contextlib.suppress(Killed):
+            ops.drain(here, there)
+        while leases := worker.take(1):
+            ran += [lease.id for lease in leases]
+            worker.settle(leases[0])
+    assert ran == ["a", "b", "c", "d", "e"]
+    assert here.store.run(here.store.find(Filter())).jobs == []
+
+
+def test_a_store_is_not_drained_into_itself(make: Make, tmp_path: Path) -> None:
+    app = make("sqlite")
+    put(app.store, "a")
+    (tmp_path / "link").symlink_to(tmp_path)
+    with pytest.raises(ConfigurationError, match="are the same store"):
+        ops.plan(app, app)
+    with (
+        contextlib.closing(Headrace(f"sqlite:///{tmp_path}/link/0.db")) as same,
+        pytest.raises(ConfigurationError, match="the same"),
+    ):
+        ops.drain(app, same)
+    assert waiting(app.store) == {"a": State.READY}
+    assert app.store.run(app.store.controls()) == []
+
+
 @pytest.mark.parametrize("wire", WIRES)
 def test_from_a_wire_into_a_native_store(make: Make, wire: str) -> None:
     here, there = make(wire), make("sqlite")
@@ -208,7 +282,7 @@ def test_names_change_on_the_way_and_schedules_move(make: Make) -> None:
     put(here.store, "a", queue="mail")
     definition = Definition(task="task", body=b"B", rule="every 1 hour", queue="mail")
     here.store.run(here.store.put_schedule(ScheduleRecord(name="nightly", definition=definition, next=2**40), None))
-    drained = ops.drain(here, there, ops.Names({"task": "shop:task"}, {"mail": "post"}))
+    drained = ops.drain(here, there, Names({"task": "shop:task"}, {"mail": "post"}))
     assert (drained.jobs, drained.schedules) == (1, 1)
     (job,) = there.store.run(there.store.get(["a"]))
     assert job is not None
@@ -223,7 +297,7 @@ def test_a_key_that_is_taken_leaves_the_job_where_it_was(make: Make) -> None:
     put(here.store, "mine", unique_key="k")
     put(there.store, "theirs", unique_key="k")
     drained = ops.drain(here, there)
-    assert drained.left == [ops.Left("Job theirs has its unique key 'k'.", 1, "job mine")]
+    assert drained.left == [Left("Job theirs has its unique key 'k'.", 1, "job mine")]
     (job,) = here.store.run(here.store.get(["mine"]))
     assert job is not None
     assert (job.state, job.queue) == (State.READY, "default")

@@ -13,8 +13,9 @@ import click
 from msgspec import to_builtins
 
 from headrace.cli.options import app_at, app_option, existing_app, json_option, yes_option
-from headrace.cli.output import progress, show_json, show_table
+from headrace.cli.output import count_of, progress, show_json, show_table
 from headrace.ops import drain as ops
+from headrace.ops.carrier import Left, Names
 
 
 @click.command("drain")
@@ -43,8 +44,8 @@ def drain_command(
     """Move the jobs that wait to another store.
 
     FROM and TO are URLs of stores or dialects. Jobs for now and for later move, and schedules. First comes a look at
-    all jobs: what would be moved, and what can't be and why; then it asks. Jobs that run, or wait for jobs that do,
-    stay: --follow waits for them.
+    all jobs: what would be moved, and what can't be and why; then it asks. Jobs that come after others move with them.
+    Jobs that run stay, with all that are related to them so: --follow waits for them.
 
     Ctrl-C ends it after the step that it is at; Ctrl-Z pauses it. Interrupted or killed, start it again: it goes on
     where it was.
@@ -54,7 +55,7 @@ def drain_command(
       headrace drain qless+redis://localhost:6379/0 sqlite:///jobs.db --dry-run
       headrace drain sqlite:///jobs.db redis://localhost:6379/0 --map mail:send=shop:send_mail --yes
     """
-    names = ops.Names(_pairs("--map", tasks), _pairs("--map-queue", queues))
+    names = Names(_pairs("--map", tasks), _pairs("--map-queue", queues))
     with existing_app(source, app_path, with_tasks=True) as from_app, app_at(target) as to_app:
         to_app.tasks.update(from_app.tasks)  # wires that send arguments by position learn their names from tasks
         plan = ops.plan(from_app, to_app, names)
@@ -74,7 +75,7 @@ def drain_command(
     if as_json:
         show_json(to_builtins(drained))
         return
-    click.echo(f"{drained.jobs:,} jobs and {drained.schedules:,} schedules moved.")
+    click.echo(f"{count_of(drained.jobs, 'job')} and {count_of(drained.schedules, 'schedule')} moved.")
     _show_left(drained.left)
 
 
@@ -92,13 +93,13 @@ def _show_plan(plan: ops.Plan, *, as_json: bool) -> None:
     if as_json:
         show_json(to_builtins(plan))
         return
-    click.echo(f"{plan.jobs:,} jobs and {plan.schedules:,} schedules would be moved.")
+    click.echo(f"{count_of(plan.jobs, 'job')} and {count_of(plan.schedules, 'schedule')} would be moved.")
     for warning in plan.warnings:
         click.echo(f"Note: {warning}", err=True)
     _show_left(plan.left)
 
 
-def _show_left(left: Sequence[ops.Left]) -> None:
+def _show_left(left: Sequence[Left]) -> None:
     if left:
         click.echo("Not carried:")
         rows = [(f"{one.number:,}", one.example, one.why) for one in left]

@@ -10,10 +10,10 @@ and settles them as done.
 
 from __future__ import annotations
 
-import hashlib
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, TypeAlias
 from uuid import uuid4
 
 from msgspec import Struct
@@ -21,24 +21,23 @@ from msgspec.structs import replace
 
 from headrace import crashpoints
 from headrace.errors import ConfigurationError, Unsupported
-from headrace.ops.copy import past_of
+from headrace.ops.carrier import BROUGHT, CLAIMED, Carrier, Left, Names, Reasons, base, can_claim, keeps_ids
+from headrace.ops.families import WAITING, families, pages, parts
 from headrace.ops.forms import threaded
 from headrace.records import (
     Filter,
     Kind,
     Lease,
-    NewJob,
     Outcome,
     ScheduleRecord,
     SessionInfo,
     Snapshot,
     State,
     Take,
-    spec_of,
 )
 from headrace.store import Store
 from headrace.store.contract import Facet
-from headrace.store.facets import PARKED, Edit, Editing, Queues, Restoring, Schedules, facet
+from headrace.store.facets import Edit, Editing, Queues, Schedules, facet
 from headrace.store.urls import shown_url
 
 if TYPE_CHECKING:
@@ -46,32 +45,12 @@ if TYPE_CHECKING:
 
 AT_ONCE = 100
 """How many jobs one step moves, at most."""
-CLAIMED, BROUGHT = " (draining)", " (drained)"
-"""What the names of the queues end with that a job is in which is claimed, and which is parked at the target, too."""
 MOST_LEFT = 1_000
 """How many jobs may stay behind in a queue before the drain gives the queue up: it meets them again and again."""
 IDLE_SECONDS = 1.0
 
-WAITING = (State.READY, State.SCHEDULED, State.BLOCKED)
-Advance: TypeAlias = Callable[[int], object]
-
-
-class Names(Struct, frozen=True):
-    """What is called otherwise at the target."""
-
-    tasks: Mapping[str, str] = {}
-    queues: Mapping[str, str] = {}
-
-
 AS_THEY_ARE = Names()
-
-
-class Left(Struct, frozen=True):
-    """Jobs or schedules that were not carried, for one reason."""
-
-    why: str
-    number: int
-    example: str
+Advance: TypeAlias = Callable[[int], object]
 
 
 class Plan(Struct, frozen=True):
@@ -91,32 +70,18 @@ class Drained(Struct, frozen=True):
     left: list[Left]
 
 
-class _Reasons:
-    """Why something stays behind: counted, with one example each."""
-
-    def __init__(self) -> None:
-        self._met: dict[str, list[str]] = {}
-        self.ids: set[str] = set()
-
-    def add(self, what: str, why: str) -> None:
-        if what not in self.ids:
-            self.ids.add(what)
-            self._met.setdefault(why, []).append(what)
-
-    def summary(self) -> list[Left]:
-        return [Left(why, len(ids), ids[0]) for why, ids in self._met.items()]
-
-
 # -- what to do ------------------------------------------------------------------------------------------
 
 
 def plan(app: Headrace, target: Headrace, names: Names = AS_THEY_ARE) -> Plan:
     """Look at every job that waits, and ask the target whether it would take it. Writes nothing."""
-    source, reasons, jobs = app.store, _Reasons(), 0
-    for page in _pages(source, Filter(states=WAITING, limit=AT_ONCE)):
-        for job in page:
-            if _is_acceptable(target.store, _new_job(source, target.store, job, names), reasons):
-                jobs += 1
+    source, reasons, jobs = app.store, Reasons(), 0
+    _check_apart(source, target.store, probing=False)
+    carry = Carrier(source, target.store, names, reasons)
+    for family in families(source, AT_ONCE):
+        carry.refuses(family, AT_ONCE)
+    for page in pages(source, Filter(states=WAITING, limit=AT_ONCE)):
+        jobs += len(carry.acceptable(job for job in page if not _stays(job, carry)))
     schedules = sum(1 for _ in _schedules(source)) if _both_have_schedules(source, target.store) else 0
     return Plan(jobs, schedules, reasons.summary(), list(_warnings(source, target.store)))
 
@@ -138,9 +103,10 @@ def drain(
 
     `stopped` is asked between steps. What was begun and not finished is finished by the next drain.
     """
-    source, reasons, moved = app.store, _Reasons(), 0
+    source, reasons, moved = app.store, Reasons(), 0
+    _check_apart(source, target.store, probing=True)
     schedules = _move_schedules(source, target.store, names, reasons)
-    carry = _Carrier(source, target.store, names, reasons)
+    carry = Carrier(source, target.store, names, reasons)
     began = time.monotonic()
     while True:
         before = moved
@@ -152,6 +118,8 @@ def drain(
             if stopped():
                 return Drained(moved, schedules, reasons.summary())
         if not follow and moved == before:
+            for family in families(source, AT_ONCE):
+                carry.refuses(family, AT_ONCE)
             return Drained(moved, schedules, reasons.summary())
         if moved == before:
             _rest(time.monotonic() + IDLE_SECONDS, stopped)
@@ -166,12 +134,12 @@ def _rest(until: float, stopped: Callable[[], bool]) -> None:
 
 
 def _warnings(source: Store, target: Store) -> Iterator[str]:
-    if not _keeps_ids(target):
+    if not keeps_ids(target):
         yield (
             f"{shown_url(target.url)} does not know a job by an id of ours: if the drain is killed, the {AT_ONCE} "
             "jobs of one step may come twice."
         )
-    if not _can_claim(source):
+    if not can_claim(source):
         yield (
             f"{shown_url(source.url)} hands out jobs by leases only: stop its workers, or a job whose drain was "
             "killed may run there too."
@@ -180,107 +148,43 @@ def _warnings(source: Store, target: Store) -> Iterator[str]:
         yield f"{shown_url(target.url)} has no schedules: those of {shown_url(source.url)} stay."
 
 
-def _keeps_ids(store: Store) -> bool:
-    return isinstance(store, Restoring) or Facet.EDIT in store.facets
-
-
-def _can_claim(store: Store) -> bool:
-    return {Facet.EDIT, Facet.QUEUES} <= store.facets
+def _check_apart(source: Store, target: Store, *, probing: bool) -> None:
+    """A store is not drained into itself: its jobs would be deleted. As it may have several URLs, a pause at the
+    source that shows at the target tells, too."""
+    same = source.url == target.url
+    if probing and not same and can_claim(source) and can_claim(target):
+        here, probe = facet(source, Queues), f"drain {uuid4().hex}"
+        source.run(here.pause(probe, "headrace drain"))
+        try:
+            same = any(control.queue == probe for control in target.run(facet(target, Queues).controls()))
+        finally:
+            source.run(here.resume(probe))
+    if same:
+        raise ConfigurationError(f"{shown_url(source.url)} and {shown_url(target.url)} are the same store.")
 
 
 def _both_have_schedules(source: Store, target: Store) -> bool:
     return Facet.SCHEDULES in source.facets and Facet.SCHEDULES in target.facets
 
 
-# -- at the target -----------------------------------------------------------------------------------------
-
-
-def _new_job(source: Store, target: Store, job: Snapshot | Lease, names: Names) -> NewJob:
-    """A job of the source as the target is to have it. Due times keep the order, where a target has any."""
-    queue = _base(job.queue)
-    later = isinstance(job, Snapshot) and job.state is State.SCHEDULED
-    values: dict[str, Any] = {
-        "id": job.id if _can_claim(source) else _derived(source, job.id),
-        "task": names.tasks.get(job.task, job.task),
-        "queue": names.queues.get(queue, queue),
-        "data": job.data,
-        "run_at": job.due if later or (job.due and Facet.DELAY in target.facets) else None,
-    }
-    if isinstance(job, Lease):
-        return NewJob(body=job.body, priority=job.priority, options=job.options, max_crashes=job.max_crashes, **values)
-    related = {"unique_key": job.unique_key, "after": job.after, "if_failed": job.if_failed}
-    return NewJob(**{**spec_of(job), **values, **related})
-
-
-def _base(queue: str) -> str:
-    """The queue that a job was in before the drain."""
-    return queue.removesuffix(CLAIMED).removesuffix(BROUGHT)
-
-
-def _derived(source: Store, job_id: str) -> str:
-    """An id that is the same in every run, and that no other installation of the same system comes to."""
-    return hashlib.blake2s(f"{shown_url(source.url)} {job_id}".encode(), digest_size=16).hexdigest()
-
-
-def _is_acceptable(target: Store, job: NewJob, reasons: _Reasons) -> bool:
-    try:
-        target.put([job])  # describes it only: what can't be carried is refused here
-    except (ConfigurationError, Unsupported) as error:
-        reasons.add(f"job {job.id}", str(error))
-        return False
-    return True
-
-
-class _Carrier:
-    """Brings jobs to the target."""
-
-    def __init__(self, source: Store, target: Store, names: Names, reasons: _Reasons) -> None:
-        self.source, self.target, self.names, self.reasons = source, target, names, reasons
-
-    def acceptable(self, jobs: Iterable[Any]) -> list[Any]:
-        new = ((job, _new_job(self.source, self.target, job, self.names)) for job in jobs)
-        return [job for job, made in new if _is_acceptable(self.target, made, self.reasons)]
-
-    @property
-    def parks(self) -> bool:
-        """Whether a job that was brought waits for its release."""
-        return _can_claim(self.source) and isinstance(self.target, Restoring)
-
-    def bring(self, jobs: Sequence[Any]) -> list[bool]:
-        """Which of these jobs are at the target now."""
-        new = [_new_job(self.source, self.target, job, self.names) for job in jobs]
-        if self.parks:
-            new = [replace(job, run_at=PARKED) for job in new]
-        puts = self.target.run(self.target.put(new))
-        there = [put.id == job.id or not _keeps_ids(self.target) for put, job in zip(puts, new, strict=True)]
-        for put, job, is_there in zip(puts, new, there, strict=True):
-            if not is_there:
-                self.reasons.add(f"job {job.id}", f"Job {put.id} has its unique key {job.unique_key!r}.")
-        return there
-
-    def release(self, jobs: Sequence[Snapshot]) -> None:
-        """Let those that are parked at the target run there. One that has been released is left alone."""
-        assert isinstance(self.target, Restoring)
-        self.target.run(self.target.restore([past_of(job) for job in jobs]))
-
-
 # -- at the source -----------------------------------------------------------------------------------------
 
 
-def _steps(source: Store, carry: _Carrier) -> Iterator[int]:
+def _steps(source: Store, carry: Carrier) -> Iterator[int]:
     """Move what waits now, some at a time: how many have moved by each step."""
-    return _claim_and_move(source, carry) if _can_claim(source) else _lease_and_move(source, carry)
+    return _claim_and_move(source, carry) if can_claim(source) else _lease_and_move(source, carry)
 
 
-def _claim_and_move(source: Store, carry: _Carrier) -> Iterator[int]:
+def _claim_and_move(source: Store, carry: Carrier) -> Iterator[int]:
     editing, queues = facet(source, Editing), facet(source, Queues)
     names = {counts.queue for counts in source.run(source.counts())}
-    for queue in sorted({_base(name) for name in names}):
+    yield from _move_families(source, carry)
+    for queue in sorted({base(name) for name in names}):
         kept = (queue + BROUGHT, queue + CLAIMED)
         for name in kept:
             source.run(queues.pause(name, "headrace drain"))
         for name in names.intersection(kept):  # what a drain has left that was killed
-            for page in _pages(source, Filter(states=WAITING, queue=name, limit=AT_ONCE)):
+            for page in pages(source, Filter(states=WAITING, queue=name, limit=AT_ONCE)):
                 yield _move(source, queue, page[::-1], carry)
         behind = 0
         while behind < MOST_LEFT and (jobs := _next_in_line(source, queue, behind, carry)):
@@ -295,37 +199,81 @@ def _claim_and_move(source: Store, carry: _Carrier) -> Iterator[int]:
             source.run(queues.resume(name))
 
 
-def _next_in_line(source: Store, queue: str, behind: int, carry: _Carrier) -> list[Snapshot]:
-    """The next jobs of a queue that may be moved: in line, then those for later, then those that wait for jobs which
-    are not at the source any more."""
+def _move_families(source: Store, carry: Carrier) -> Iterator[int]:
+    """Move related jobs: all are claimed first; parents come to the target first, and leave the source last."""
+    found = families(source, AT_ONCE)
+    carry.related = {name for family in found for name in family.ids}
+    for family in found:
+        if family.tied or carry.refuses(family, AT_ONCE) or not _claim(source, family.ids):
+            _give_back(source, carry, family.ids)
+            continue
+        brought: list[Snapshot] = []
+        for part in parts(family.ids, AT_ONCE):
+            jobs, before = [job for job in source.run(source.get(part)) if job is not None], len(brought)
+            for queue, claimed in groupby(jobs, lambda job: base(job.queue)):
+                brought += _all_brought(source, queue, list(claimed), carry)
+            if len(brought) < before + len(jobs):
+                break  # the target has refused one: what comes after it stays
+        _give_back(source, carry, family.ids)
+        for some in parts(brought, AT_ONCE) if carry.parks else ():
+            carry.release(some)
+            _reach("drain.released")
+        for some in parts(brought[::-1], AT_ONCE):
+            source.run(source.delete([job.id for job in some]))
+            _reach("drain.deleted")
+            yield len(some)
+
+
+def _claim(source: Store, ids: Sequence[str]) -> bool:
+    """Keep the workers of the source from these jobs. False: one of them has been taken, or is gone."""
+    queues, editing = facet(source, Queues), facet(source, Editing)
+    for part in parts(ids, AT_ONCE):
+        homes: dict[str, list[str]] = {}
+        for job in source.run(source.get(part)):
+            if job is None or job.state not in WAITING:
+                return False
+            if not job.queue.endswith((CLAIMED, BROUGHT)):
+                homes.setdefault(job.queue, []).append(job.id)
+        _reach("drain.claiming")
+        for queue, names in homes.items():
+            source.run(queues.pause(queue + BROUGHT, "headrace drain"))
+            source.run(queues.pause(queue + CLAIMED, "headrace drain"))
+            claimed = source.run(editing.edit(names, Edit(queue=queue + CLAIMED)))
+            if not all(claimed):
+                return False
+    return True
+
+
+def _give_back(source: Store, carry: Carrier, ids: Sequence[str]) -> None:
+    """Jobs that are claimed, by this drain or by one that was killed, and not at the target, go where they were."""
+    for part in parts(ids, AT_ONCE):
+        jobs = [job for job in source.run(source.get(part)) if job is not None and job.queue.endswith(CLAIMED)]
+        there = carry.target.run(carry.target.get([job.id for job in jobs])) if jobs else []
+        for job in (job for job, twin in zip(jobs, there, strict=True) if twin is None):
+            source.run(facet(source, Editing).edit([job.id], Edit(queue=base(job.queue))))
+
+
+def _next_in_line(source: Store, queue: str, behind: int, carry: Carrier) -> list[Snapshot]:
+    """The next jobs of a queue that may be moved: in line, then those for later, then those that their lanes block."""
     ready = source.run(facet(source, Editing).peek(queue, AT_ONCE + behind))
     found = [job for job in ready if not _stays(job, carry)]
     if found:
         return found[:AT_ONCE]
     for state in (State.SCHEDULED, State.BLOCKED):
-        for page in _pages(source, Filter(states=(state,), queue=queue, limit=AT_ONCE)):
-            found = [job for job in page if not _stays(job, carry) and not _is_tied(source, job)]
+        for page in pages(source, Filter(states=(state,), queue=queue, limit=AT_ONCE)):
+            found = [job for job in page if not _stays(job, carry)]
             if found:
                 return found
     return []
 
 
-def _stays(job: Snapshot, carry: _Carrier) -> bool:
-    return f"job {job.id}" in carry.reasons.ids
+def _stays(job: Snapshot, carry: Carrier) -> bool:
+    return job.id in carry.related or f"job {job.id}" in carry.reasons.ids
 
 
-def _is_tied(source: Store, job: Snapshot) -> bool:
-    """Whether it waits for a job that is at the source and has not ended."""
-    parents = source.run(source.get(list(job.after))) if job.after else []
-    return any(parent is not None and not parent.state.final for parent in parents)
-
-
-def _move(source: Store, queue: str, jobs: Sequence[Snapshot], carry: _Carrier) -> int:
+def _move(source: Store, queue: str, jobs: Sequence[Snapshot], carry: Carrier) -> int:
     """Move claimed jobs of a queue, from wherever each has come to. How many have moved."""
-    brought = [job for job in jobs if job.queue == queue + BROUGHT]
-    claimed = [job for job in jobs if job.queue == queue + CLAIMED]
-    if claimed:
-        brought += _bring(source, queue, claimed, carry)
+    brought = _all_brought(source, queue, jobs, carry)
     if brought and carry.parks:
         carry.release(brought)
         _reach("drain.released")
@@ -335,7 +283,15 @@ def _move(source: Store, queue: str, jobs: Sequence[Snapshot], carry: _Carrier) 
     return len(brought)
 
 
-def _bring(source: Store, queue: str, jobs: Sequence[Snapshot], carry: _Carrier) -> list[Snapshot]:
+def _all_brought(source: Store, queue: str, jobs: Sequence[Snapshot], carry: Carrier) -> list[Snapshot]:
+    """Which of these are at the target, as those that are claimed only are brought there."""
+    claimed = [job for job in jobs if job.queue == queue + CLAIMED]
+    new = _bring(source, queue, claimed, carry) if claimed else []
+    there = {job.id for job in new}
+    return [job for job in jobs if job.queue == queue + BROUGHT or job.id in there]
+
+
+def _bring(source: Store, queue: str, jobs: Sequence[Snapshot], carry: Carrier) -> list[Snapshot]:
     """Bring claimed jobs to the target: those that are there now. Those that it does not take go back."""
     editing = facet(source, Editing)
     _reach("drain.claimed")
@@ -351,13 +307,13 @@ def _bring(source: Store, queue: str, jobs: Sequence[Snapshot], carry: _Carrier)
     return brought
 
 
-def _lease_and_move(source: Store, carry: _Carrier) -> Iterator[int]:
+def _lease_and_move(source: Store, carry: Carrier) -> Iterator[int]:
     queues = tuple(counts.queue for counts in source.run(source.counts()))
     if not queues:
         return
     session, number = uuid4().hex, 0
     # Some wires hand out nothing but what a worker says to know.
-    tasks = tuple({job.task for page in _pages(source, Filter(states=WAITING, limit=AT_ONCE)) for job in page})
+    tasks = tuple({job.task for page in pages(source, Filter(states=WAITING, limit=AT_ONCE)) for job in page})
     source.run(source.open(SessionInfo(id=session, name="headrace drain", queues=queues, tasks=tasks)))
     kept: list[Outcome] = []
     outcomes: list[Outcome] = []
@@ -388,25 +344,15 @@ def _outcome(lease: Lease, kind: Kind) -> Outcome:
     return Outcome(ref=lease.ref, token=lease.token, id=lease.id, kind=kind)
 
 
-def _move_later_ones(source: Store, carry: _Carrier) -> Iterator[int]:
+def _move_later_ones(source: Store, carry: Carrier) -> Iterator[int]:
     """Jobs that are due later can't be leased: they are put at the target, and deleted here long before their time."""
-    for page in _pages(source, Filter(states=(State.SCHEDULED,), limit=AT_ONCE)):
+    for page in pages(source, Filter(states=(State.SCHEDULED,), limit=AT_ONCE)):
         jobs = carry.acceptable(page)
         gone = [job.id for job, there in zip(jobs, carry.bring(jobs), strict=True) if there]
         _reach("drain.put")
         if gone:
             source.run(source.delete(gone))
             yield len(gone)
-
-
-def _pages(source: Store, wanted: Filter) -> Iterator[list[Snapshot]]:
-    """Jobs, page by page; none again that has gone meanwhile."""
-    asked: Filter | None = wanted
-    while asked is not None:
-        page = source.run(source.find(asked))
-        if page.jobs:
-            yield page.jobs
-        asked = None if page.cursor is None else replace(wanted, after=page.cursor)
 
 
 def _reach(point: str) -> None:
@@ -425,7 +371,7 @@ def _schedules(source: Store) -> Iterator[ScheduleRecord]:
         after, more = (look.records[-1].name, look.more) if look.records else ("", False)
 
 
-def _move_schedules(source: Store, target: Store, names: Names, reasons: _Reasons) -> int:
+def _move_schedules(source: Store, target: Store, names: Names, reasons: Reasons) -> int:
     """A schedule that is at the target already is left there, and here, unless it is the same."""
     if not _both_have_schedules(source, target):
         return 0
