@@ -16,7 +16,7 @@ import click
 from msgspec import to_builtins
 
 from headrace.cli.options import app_at, existing_app, json_option
-from headrace.cli.output import progress, show_json
+from headrace.cli.output import count_of, progress, show_json
 from headrace.ops import act
 from headrace.ops import copy as ops
 from headrace.records import Filter, State
@@ -105,6 +105,7 @@ def _load(file: IO[bytes], target: str, as_json: bool) -> None:
     if as_json:
         show_json(to_builtins(loaded))
         return
-    click.echo(f"{loaded.jobs:,} jobs and {loaded.schedules:,} schedules copied; {loaded.there:,} were there already.")
+    copied = f"{count_of(loaded.jobs, 'job')} and {count_of(loaded.schedules, 'schedule')}"
+    click.echo(f"{copied} copied; {loaded.there:,} were there already.")
     for what, why in loaded.refused:
         click.echo(f"not carried: {what}: {why}", err=True)

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from headrace.cli import exits
 from headrace.cli.options import STATES, Reading, yes_option
-from headrace.cli.output import progress, show_json
+from headrace.cli.output import count_of, progress, show_json
 from headrace.errors import ConfigurationError
 from headrace.ops.documents import epoch_ms
 from headrace.values.durations import milliseconds
@@ -139,27 +139,25 @@ def act_on_many(app: Headrace, verb: Verb, filters: Filters, bounds: Bounds, as_
     selection, done = verb.meant(filters.selection()), verb.done
     matching = count(app, selection, bounds.limit)
     if bounds.dry_run:
-        _say({"matching": matching}, f"{_jobs(matching)} would be {done}.", as_json)
+        _say({"matching": matching}, f"{count_of(matching, 'job')} would be {done}.", as_json)
         return
     if not matching:
         _say({"matching": 0, done: 0, "refused": 0}, "No jobs fit.", as_json)
         click.get_current_context().exit(exits.NOT_DONE)
     if not bounds.yes:
         if not sys.stdin.isatty():
-            raise click.UsageError(f"{_jobs(matching)} would be {done}. Nobody is there to be asked: add --yes.")
-        click.confirm(f"{verb.name.capitalize()} {_jobs(matching)}?", abort=True, err=True)
+            raise click.UsageError(
+                f"{count_of(matching, 'job')} would be {done}. Nobody is there to be asked: add --yes."
+            )
+        click.confirm(f"{verb.name.capitalize()} {count_of(matching, 'job')}?", abort=True, err=True)
     with progress(verb.name, matching) as bar:
         good, refused = to_all(
             app, verb, selection, limit=bounds.limit, advance=lambda number: bar.advance(bar.task_ids[0], number)
         )
-    text = f"{_jobs(good)} {done}." + (f" {refused:,} refused." if refused else "")
+    text = f"{count_of(good, 'job')} {done}." + (f" {refused:,} refused." if refused else "")
     _say({"matching": matching, done: good, "refused": refused}, text, as_json)
     if not good:
         click.get_current_context().exit(exits.NOT_DONE)
-
-
-def _jobs(number: int) -> str:
-    return "1 job" if number == 1 else f"{number:,} jobs"
 
 
 def _say(document: dict[str, int], text: str, as_json: bool) -> None:
