@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
-from headrace.errors import ConfigurationError
+from headrace.errors import ConfigurationError, StoreUnavailable
 from headrace.store.callers import described, kind_of
 
 TAKES = (
@@ -51,7 +51,18 @@ class Pool:
         """Whether it can lend to this thread, for this operation."""
         return not self.is_async or awaited_by.get() is not None
 
-    def take(self) -> Loan:
+    def take(self, where: str) -> Loan:
+        """`where`: the store that asks, for people."""
+        try:
+            return self._take()
+        except Exception as error:  # of a library that is not imported here
+            said = " ".join(str(error).split()).rstrip(".")
+            raise StoreUnavailable(
+                f"{where}: the app's pool lends no connection ({said}). It is closed, all of its connections are in "
+                "use, or it can't reach the server."
+            ) from error
+
+    def _take(self) -> Loan:
         if not self._is_engine:
             connection = self._do(self._pool.getconn)
             return Loan(connection, lambda: self._do(self._pool.putconn, connection))

@@ -96,8 +96,9 @@ def wait_until(true: Callable[[], bool]) -> None:
 
 def connect(store: PostgresStore) -> psycopg.Connection[Any]:
     """A connection of a stranger, whose transactions find the store's tables."""
-    connection = store.database.connect()
-    connection.execute(f"SET search_path = {store.database.quoted}")
+    connection: psycopg.Connection[Any] = store.database.connect().connection
+    connection.autocommit, connection.cursor_factory = True, psycopg.RawCursor
+    connection.execute(f"SET search_path = {store.database.quoted}".encode())
     return connection
 
 

@@ -271,10 +271,10 @@ def rows(store: Any) -> dict[str, int]:
         "audience",
     }  # fmt: skip
 
-    def count(connection: Any) -> Iterator[tuple[str, int]]:
+    def count(wire: Any) -> Iterator[tuple[str, int]]:
         tables = "SELECT tablename FROM pg_tables WHERE schemaname = $1"
-        for (name,) in connection.execute(tables, (store.schema,)).fetchall():
+        for (name,) in wire.query(tables, store.schema):
             if name not in own:
-                yield name, connection.execute(f'SELECT count(*) FROM "{store.schema}".{name}').fetchone()[0]
+                yield name, wire.query(f'SELECT count(*) FROM "{store.schema}".{name}')[0][0]
 
-    return store.database.borrow(lambda connection: dict(count(connection)))
+    return store.database.borrow(lambda wire: dict(count(wire)))

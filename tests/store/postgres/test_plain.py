@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-import psycopg
 import pytest
 
 from headrace.errors import ConfigurationError
 from headrace.records import Kind, Lane, Outcome, Verdict
-from headrace.store.postgres.database import PostgresTransaction
 from headrace.store.postgres.statements import RULES
+from headrace.store.postgres.wire import Statement, Wire
 
 from .scenes import Session, connect, jobs
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The statements that are sent, each in a round trip."""
+    """The round trips: the statements of each, one per line."""
     found: list[str] = []
-    execute = psycopg.Connection.execute
+    run = Wire.run
 
-    def counted(self: psycopg.Connection[Any], query: Any, *values: Any, **options: Any) -> Any:
-        found.append(str(query))
-        return execute(self, query, *values, **options)
+    def counted(self: Wire, statements: Sequence[Statement], **options: Any) -> Any:
+        found.append("\n".join(text for text, _ in statements))
+        return run(self, statements, **options)
 
-    monkeypatch.setattr(psycopg.Connection, "execute", counted)
+    monkeypatch.setattr(Wire, "run", counted)
     return found
 
 
@@ -83,16 +83,8 @@ def test_a_lane_elsewhere_is_no_reason_for_the_rules(store: PostgresStore, sent:
 
 
 def test_an_exchange_in_lanes_takes_as_many_round_trips_for_many_jobs_as_for_few(
-    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+    store: PostgresStore, sent: list[str]
 ) -> None:
-    sent: list[str] = []
-    send = PostgresTransaction._send
-
-    def counted(self: PostgresTransaction, text: str, *values: Any) -> Any:
-        sent.append(text)
-        return send(self, text, *values)
-
-    monkeypatch.setattr(PostgresTransaction, "_send", counted)
     round_trips = []
     for size in (3, 30):
         queue = f"{size} jobs"

@@ -85,7 +85,7 @@ def slowly(stranger: psycopg.Connection[Any], times: int) -> Callable[[Any], str
 
     def work(tx: Any) -> str:
         if next(left, None) is not None:
-            query, pid = "SELECT 1 FROM pg_stat_activity WHERE pid = $1", tx.connection.info.backend_pid
+            query, pid = "SELECT 1 FROM pg_stat_activity WHERE pid = $1", tx.wire.pgconn.backend_pid
             wait_until(lambda: not stranger.execute(query, (pid,)).fetchall())
         tx.execute("setting_set", ("jobs-history", 1))
         return "done"

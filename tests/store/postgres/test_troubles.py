@@ -21,7 +21,6 @@ from headrace.errors import (
 )
 from headrace.store.postgres import database
 from headrace.store.postgres.address import parse
-from headrace.store.postgres.statements import PUTS, RULES
 
 from . import servers
 from .scenes import Aside, Session, connect, jobs, wait_until, waiting
@@ -80,6 +79,8 @@ def test_a_process_that_stops_within_a_transaction_holds_up_the_others_for_a_bou
     began: list[Aside] = []
 
     def work(tx: Transaction) -> None:
+        tx.execute("setting_set", ("jobs-history", 2))
+        tx.rows("settings")  # both in one round trip
         began.append(Aside(lambda: store.run(store.pause("default"))))
         if len(began) == 1:
             began[0].answer()
@@ -91,26 +92,10 @@ def test_a_process_that_stops_within_a_transaction_holds_up_the_others_for_a_bou
         aside.answer()
 
 
-def test_a_transaction_that_holds_up_the_rules_is_ended_by_the_next(
-    store: PostgresStore, make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """PostgreSQL's own time-out does not begin if the last that a client has sent is a pipeline."""
-    monkeypatch.setattr(database, "LONGEST_PAUSE", 50)
-    impatient = make(store.url)
-    with connect(store) as frozen, connect(store) as other:
-        for connection, which, shared in ((frozen, RULES, False), (other, PUTS, True)):
-            connection.execute("BEGIN")
-            connection.execute(f"SELECT {store.database.lock(which, shared=shared)}")
-        Aside(lambda: impatient.run(impatient.set_settings({"jobs-history": 1}))).answer()
-        assert other.execute("SELECT 1").fetchone() == (1,)
-        with pytest.raises(psycopg.OperationalError, match="administrator command"):
-            frozen.execute("SELECT 1")
-
-
-def ended(connection: psycopg.Connection[Any], other: psycopg.Connection[Any]) -> bool:
+def ended(pid: int, other: psycopg.Connection[Any]) -> bool:
     other.execute("SELECT pg_stat_clear_snapshot()")
     query = "SELECT 1 FROM pg_stat_activity WHERE pid = $1"
-    return other.execute(query, (connection.info.backend_pid,)).fetchall() == []
+    return other.execute(query, (pid,)).fetchall() == []
 
 
 @pytest.mark.parametrize(
@@ -127,7 +112,7 @@ def ended(connection: psycopg.Connection[Any], other: psycopg.Connection[Any]) -
 def test_errors_of_the_server_in_words(store: PostgresStore, code: str, kind: type[Exception], words: str) -> None:
     text = f"DO $$ BEGIN RAISE EXCEPTION 'the server''s words' USING ERRCODE = '{code}'; END $$"
     with pytest.raises(kind, match=f"(?s)schema {store.schema}.*{words}") as caught:
-        store.database.borrow(lambda connection: connection.execute(text))
+        store.database.borrow(lambda wire: wire.query(text))
     assert "the server's words" in str(caught.value)
 
 
@@ -222,10 +207,9 @@ def insist(work):  # type: ignore[no-untyped-def]
 def test_a_connection_that_breaks_as_it_commits_may_have_done_it(store: PostgresStore) -> None:
     def work(tx) -> None:  # type: ignore[no-untyped-def]
         tx.execute("setting_set", ("jobs-history", 1))
-        tx.flush()
         with connect(store) as stranger:
-            stranger.execute("SELECT pg_terminate_backend($1::bigint::integer)", (tx.connection.info.backend_pid,))
-            wait_until(lambda: ended(tx.connection, stranger))
+            stranger.execute("SELECT pg_terminate_backend($1::bigint::integer)", (tx.wire.pgconn.backend_pid,))
+            wait_until(lambda: ended(tx.wire.pgconn.backend_pid, stranger))
             assert waiting(stranger) == 0
 
     with pytest.raises(MaybeApplied, match="It may or may not have been done"):

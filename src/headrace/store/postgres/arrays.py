@@ -6,9 +6,6 @@ import struct
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from psycopg import Connection, pq
-from psycopg.adapt import Dumper
-
 _HEAD = struct.Struct(">iiIii")
 _NULL = b"\xff\xff\xff\xff"
 _LENGTH = struct.Struct(">i").pack
@@ -37,47 +34,38 @@ def columns(kinds: str, rows: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
     return tuple(KINDS[kind](column) for kind, column in zip(kinds, given, strict=True))
 
 
-def _column(array: int, kind: int, encode: Callable[[Any], Sequence[bytes]]) -> type[Dumper]:
-    """Sends an array of one dimension."""
+def encoded(values: Sequence[Any]) -> tuple[list[bytes | None], tuple[int, ...], list[int]]:
+    """Values as they are sent, with their types and formats. What is none has no type."""
+    found = [_ENCODERS.get(type(value), _OTHER) for value in values]
+    sent = [None if value is None else encode(value) for value, (_, _, encode) in zip(values, found, strict=True)]
+    return sent, tuple([kind for kind, _, _ in found]), [form for _, form, _ in found]
 
-    def dump(_: Dumper, column: list[Any]) -> bytes:
+
+def _array(kind: int, encode: Callable[[list[Any]], Sequence[bytes]]) -> Callable[[list[Any]], bytes]:
+    """Encodes an array of one dimension."""
+
+    def dump(column: list[Any]) -> bytes:
         head = _HEAD.pack(1 if column else 0, 1, kind, len(column), 1)
         return head[: None if column else 12] + b"".join(encode(column))
 
-    return type("Column", (Dumper,), {"format": pq.Format.BINARY, "oid": array, "dump": dump})
+    return dump
 
 
 def _sized(items: Iterable[bytes | None]) -> list[bytes]:
     return [_NULL if item is None else _LENGTH(len(item)) + item for item in items]
 
 
-class _Number(Dumper):
-    """Always a bigint: psycopg's own choose a type by the value, and a statement is prepared for each."""
-
-    oid = _BIGINT
-
-    def dump(self, obj: int) -> bytes:
-        return b"%d" % obj
-
-
 def _text(text: str) -> bytes:
     return text.replace("\0", "\ufffd").encode()  # (words of users: names with a NUL are refused)
 
 
-class _Text(Dumper):
-    oid = _TEXT
-
-    def dump(self, obj: str) -> bytes:
-        return _text(obj)
-
-
-_DUMPERS: dict[type, type[Dumper]] = {
-    int: _Number, bool: _Number, str: _Text, Blobs: _column(1001, _BYTEA, _sized),
-    Numbers: _column(1016, _BIGINT, lambda column: [_NULL if n is None else _NUMBER(8, n) for n in column]),
-    Texts: _column(1009, _TEXT, lambda column: _sized(None if text is None else _text(text) for text in column)),
+_Encoder = tuple[int, int, Callable[[Any], bytes]]
+_NUMBERS: _Encoder = 1016, 1, _array(_BIGINT, lambda column: [_NULL if n is None else _NUMBER(8, n) for n in column])
+_TEXTS: _Encoder = 1009, 1, _array(_TEXT, lambda column: _sized(None if t is None else _text(t) for t in column))
+_OTHER: _Encoder = 0, 0, lambda value: str(value).encode()
+# By type of value: PostgreSQL's type (a number is always a bigint), the format (1: binary), and what encodes it.
+_ENCODERS: dict[type, _Encoder] = {
+    type(None): (0, 0, bytes), int: (_BIGINT, 0, b"%d".__mod__), bool: (_BIGINT, 0, b"%d".__mod__),
+    float: (701, 0, lambda number: repr(number).encode()), str: (_TEXT, 0, _text), bytes: (_BYTEA, 1, bytes),
+    Numbers: _NUMBERS, Texts: _TEXTS, Blobs: (1001, 1, _array(_BYTEA, _sized)),
 }  # fmt: skip
-
-
-def adapt(connection: Connection[Any]) -> None:
-    for kind, dumper in _DUMPERS.items():
-        connection.adapters.register_dumper(kind, dumper)

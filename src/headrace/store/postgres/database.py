@@ -9,29 +9,30 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from itertools import count
 from typing import Any, TypeAlias, TypeVar
 
 import psycopg
 from psycopg import pq, sql
+from psycopg.pq.abc import PGresult
 
 from headrace import crashpoints
 from headrace.errors import MaybeApplied
 from headrace.records import Ref
 from headrace.store import forks
 from headrace.store.pools import Pool
-from headrace.store.postgres import arrays, lent, troubles
+from headrace.store.postgres import arrays, troubles
 from headrace.store.postgres.address import Address
-from headrace.store.postgres.arrays import Numbers, Texts, adapt
-from headrace.store.postgres.lent import Lent
-from headrace.store.postgres.statements import PUTS, READING, SETS, WRITING
+from headrace.store.postgres.arrays import Numbers, Texts
+from headrace.store.postgres.statements import PUTS, READING, RULES, SETS, WRITING
+from headrace.store.postgres.wire import Statement, Statements, Wire, rows_of
 from headrace.store.sql.transaction import Guards, Outdated, Transaction
 from headrace.values.clock import Clock
 from headrace.values.glob import as_regex
 
 T = TypeVar("T")
-Connection: TypeAlias = "psycopg.Connection[Any]"
+Work: TypeAlias = "Callable[[PostgresTransaction], T]"
 
 ATTEMPTS = 10
 """So often a transaction that others were in the way of is repeated."""
@@ -58,7 +59,7 @@ class Database:
         """How many transactions were repeated, because others were in their way."""
         self._address = address
         self._pool = pool
-        self._idle: list[Connection] = []
+        self._idle: list[Wire] = []
         self._room = threading.BoundedSemaphore(address.connections)
         self._closed = False
         self.connections = address.connections + 1  # at most, in this process, with the one that listens
@@ -69,11 +70,11 @@ class Database:
             f"EXISTS (SELECT 1 FROM {self.quoted}.arrival), "
         )
         waited = f"EXISTS (SELECT 1 FROM {self.quoted}.waiter)"  # noqa: S608  (unlogged: a standby can't look there)
-        self._begin = f"BEGIN; SELECT {here}"
-        locks = f"{self.quoted}.lock_rules({LONGEST_PAUSE}), {self.lock(PUTS, shared=True)}"
-        self._locks_and_facts = f"SELECT {locks}; {facts}{waited}"
-        self._begin_writing = f"{self._begin}; {self._locks_and_facts}"
-        self._begin_reading = f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SELECT {here}; {facts}FALSE"
+        self._settled = f"SELECT {here}", ()
+        locks = f"SELECT {self.lock(RULES)}, {self.lock(PUTS, shared=True)}"
+        self._locks_and_facts: Statements = (locks, ()), (f"{facts}{waited}", ())
+        begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+        self._begin_reading: Statements = (begin, ()), self._settled, (f"{facts}FALSE", ())
         forks.holders.add(self)
 
     def _settings(self) -> dict[str, str]:
@@ -81,71 +82,74 @@ class Database:
         path = f"{self.quoted}, pg_temp".replace("'", "''")
         without = ("enable_seqscan", "enable_hashjoin", "enable_mergejoin", "jit")
         settings = {"search_path": path, "plan_cache_mode": "force_generic_plan", **dict.fromkeys(without, "off")}
-        return {**settings, "idle_in_transaction_session_timeout": str(LONGEST_PAUSE)}
+        return {**settings, "lock_timeout": "0", "idle_in_transaction_session_timeout": str(LONGEST_PAUSE)}
 
     def lock(self, which: int, *, shared: bool = False) -> str:
         return f"pg_advisory_xact_lock{'_shared' if shared else ''}({self.key}, {which})"
 
     # -- connections --
 
-    def connect(self) -> Connection:
+    def connect(self) -> Wire:
         """A new connection, which the caller closes."""
         if self._pool is not None and not self._pool.is_async:
-            return lent.take(self._pool, self.where)
+            return self._lent(self._pool)
         try:
-            connection = psycopg.connect(self._address.conninfo, autocommit=True, cursor_factory=psycopg.RawCursor)
+            return Wire(psycopg.connect(self._address.conninfo), prepare=self._address.prepare)
         except psycopg.Error as error:
             raise troubles.explain(self.where, error) from error
-        connection.prepare_threshold = 3 if self._address.prepare else None
-        connection.prepared_max = 500
-        adapt(connection)
-        return connection
 
-    def _check_out(self) -> Connection:
+    def _lent(self, pool: Pool) -> Wire:
+        """Statements are not prepared there: when the connection is lent again, nothing is known of them."""
+        connection, give_back = pool.take(self.where)
+        return Wire(connection, give_back=give_back)
+
+    def _check_out(self) -> Wire:
         if self._pool is not None and self._pool.lends:
-            return lent.take(self._pool, self.where)
-        with suppress(IndexError):  # another thread has taken the last one
+            return self._lent(self._pool)
+        try:
             return self._idle.pop()
-        return self.connect()
+        except IndexError:
+            return self.connect()
 
-    def borrow(self, work: Callable[[Connection], T], unsure: Callable[[], bool] = lambda: False) -> T:
+    def borrow(self, work: Callable[[Wire], T], unsure: Callable[[], bool] = lambda: False) -> T:
         """Do some work on a connection that no other thread uses; once more on others if it breaks.
 
         `unsure`: whether the work may have been done although the connection broke, and must not be done twice.
         """
         with self._room:
             for left in reversed(range(CONNECTIONS_TO_TRY)):
-                connection = self._check_out()
+                wire = self._check_out()
                 try:
-                    return work(connection)
+                    return work(wire)
                 except psycopg.Error as error:
-                    if not connection.closed:
+                    if wire.pgconn.status == pq.ConnStatus.OK:
                         raise troubles.explain(self.where, error) from error
                     self._forget_idle()  # the server was restarted, or has cut all of them
                     if self._pool is not None and self._pool.lends:
                         self._pool.replace_broken()
-                    if unsure():
+                    if unsure() and not isinstance(error, troubles.TOO_SLOW):
                         raise MaybeApplied(MAYBE.format(self.where)) from error
                     if not left:
                         raise troubles.explain(self.where, error) from error
                 finally:
-                    self._give_back(connection)
+                    self._give_back(wire)
         raise AssertionError
 
-    def _give_back(self, connection: Connection) -> None:
+    def _give_back(self, wire: Wire) -> None:
         """Keep it for others if it is in order: work may have been interrupted at any point."""
-        state = connection.pgconn
-        if state.transaction_status != pq.TransactionStatus.IDLE:
+        status = wire.pgconn.transaction_status
+        if status in (pq.TransactionStatus.INTRANS, pq.TransactionStatus.INERROR):
             with suppress(psycopg.Error):
-                connection.execute("ROLLBACK")
-        if connection.broken or state.transaction_status != pq.TransactionStatus.IDLE:
-            connection.close()
-        elif isinstance(connection, Lent):
-            connection.give_back()
+                wire.run([("ROLLBACK", ())])
+            status = wire.pgconn.transaction_status
+        if status != pq.TransactionStatus.IDLE or wire.pgconn.pipeline_status != pq.PipelineStatus.OFF:
+            wire.close()
+        elif wire.give_back is not None:
+            wire.give_back()
         elif self._closed:
-            connection.close()
+            wire.close()
         else:
-            self._idle.append(connection)
+            self._idle.append(wire)
 
     def _forget_idle(self) -> None:
         while self._idle:
@@ -165,33 +169,30 @@ class Database:
 
     # -- transactions --
 
-    def write(self, work: Callable[[PostgresTransaction], T], guards: Guards, keys: Sequence[str] = ()) -> T:
-        """Do some work in a transaction that has the rules' lock, and before that the locks of unique keys."""
-        begin = self._begin_with(keys) if keys else self._begin_writing
-        return self._transact(begin, WRITING, work, guards)
+    def write(self, work: Work[T], guards: Guards, keys: Sequence[str] = (), ahead: Statements = ()) -> T:
+        """Do some work, which reads this `ahead`, with the rules' lock, and before that the locks of unique keys."""
+        locking: Statements = ()
+        if keys:  # a twin in a caller's open transaction is waited for before this one has a lock that others wait for
+            wait, back = ((f"SET LOCAL lock_timeout TO {value}", ()) for value in (self.unique_wait, 0))
+            locking = wait, ("SELECT lock_keys($1)", (Texts(keys),)), back
+        begin = ("BEGIN", ()), self._settled, *locking, *self._locks_and_facts
+        return self._transact(begin, WRITING, work, guards, ahead)
 
-    def _begin_with(self, keys: Sequence[str]) -> str:
-        """A twin in a caller's open transaction is waited for before this one has a lock that others wait for."""
-        array = sql.Literal(list(keys)).as_string(None)
-        wait, back = (f"SET LOCAL lock_timeout TO {value}" for value in (self.unique_wait, "DEFAULT"))
-        return f"{self._begin}; {wait}; SELECT lock_keys({array}); {back}; {self._locks_and_facts}"
-
-    def read(self, work: Callable[[PostgresTransaction], T], guards: Guards) -> T:
+    def read(self, work: Work[T], guards: Guards) -> T:
         """Do some work in a transaction that reads: one consistent view, and no writer waits."""
-        return self._transact(self._begin_reading, READING, work, guards)
+        return self._transact(self._begin_reading, READING, work, guards, ())
 
     def _transact(
-        self, begin: str, texts: dict[str, str], work: Callable[[PostgresTransaction], T], guards: Guards
+        self, begin: Statements, texts: dict[str, str], work: Work[T], guards: Guards, ahead: Statements
     ) -> T:
         committing = False
 
-        def inside(connection: Connection) -> T:
+        def inside(wire: Wire) -> T:
             nonlocal committing
             committing = False
-            tx = PostgresTransaction(guards, self, connection, texts)
-            tx.begin(begin)
+            tx = PostgresTransaction(guards, self, wire, texts)
+            tx.begin(begin, ahead)
             answer = work(tx)
-            tx.flush()  # if the connection breaks here, nothing was committed
             if crashpoints.armed:
                 crashpoints.reach("commit.before")
             committing = texts is WRITING
@@ -216,11 +217,11 @@ class Database:
             time.sleep(random.uniform(0, 0.002 * attempt))  # noqa: S311
         raise AssertionError
 
-    def function(self, name: str, values: tuple[Any, ...]) -> list[Any]:
-        """Call a function of the schema, in a transaction of its own: its rows."""
+    def function(self, name: str, values: tuple[Any, ...]) -> PGresult:
+        """Call a function of the schema, in a transaction of its own."""
         marks = ", ".join([f"${number}" for number in range(1, len(values) + 1)])
-        call = f"SELECT * FROM {self.quoted}.{name}({marks})"  # noqa: S608  (only names and numbers)
-        return self.repeat(lambda: self.borrow(lambda wire: wire.execute(call, values, binary=True).fetchall()))
+        calls = [(f"SELECT * FROM {self.quoted}.{name}({marks})", values)]  # noqa: S608  (only names and numbers)
+        return self.repeat(lambda: self.borrow(lambda wire: wire.run(calls)))[0]
 
 
 _MARK = re.compile(r"\bGLOB \?|\?")
@@ -229,7 +230,7 @@ _MARK = re.compile(r"\bGLOB \?|\?")
 class PostgresTransaction(Transaction):
     """A transaction on a connection to a PostgreSQL server."""
 
-    __slots__ = ("_later", "_texts", "arrived", "connection", "database", "waited")
+    __slots__ = ("_ahead", "_later", "_texts", "arrived", "database", "waited", "wire")
 
     waited: bool
     """There are waiters. (None goes to sleep before this transaction has ended, if it has the lock of puts.)"""
@@ -239,19 +240,22 @@ class PostgresTransaction(Transaction):
     arrived: bool
     """Jobs that callers have put in transactions of theirs wait for the rules."""
 
-    def __init__(self, guards: Guards, database: Database, connection: Connection, texts: dict[str, str]) -> None:
+    def __init__(self, guards: Guards, database: Database, wire: Wire, texts: dict[str, str]) -> None:
         super().__init__(guards)
         self.database = database
-        self.connection = connection
+        self.wire = wire
         self._texts = texts
-        self._later: list[tuple[str, tuple[Any, ...]]] = []
+        self._later: list[Statement] = []
+        self._ahead: dict[str, tuple[tuple[Any, ...], PGresult]] = {}
+        """By name: statements that were run before they were asked for, their values and results."""
 
-    def begin(self, statements: str) -> None:
-        """One round trip: begin, take the locks, and then read the clock."""
-        cursor = self.connection.execute(statements, prepare=False)
-        while cursor.nextset():
-            pass
-        ((now, until, self.arrived, self.waited),) = cursor.fetchall()
+    def begin(self, statements: Statements, ahead: Statements) -> None:
+        """One round trip: begin, take the locks, read the clock, and what the work will ask for first."""
+        results = self.wire.run([*statements, *((self._texts[name], values) for name, values in ahead)])
+        ((now, until, self.arrived, self.waited),) = rows_of(results[len(statements) - 1])
+        if not self.arrived:
+            found = zip(ahead, results[len(statements) :], strict=True)
+            self._ahead = {name: (values, result) for (name, values), result in found}
         clock = self.database.clock
         self.now, self.steady = (now, now) if clock is None else (clock.now(), clock.steady())
         self.listened = until is not None and until > self.steady
@@ -263,41 +267,40 @@ class PostgresTransaction(Transaction):
             self._later.append(("SELECT wake($1, $2, $3, $4, $5)", (*news, self.stop, bool(self.happenings))))
         self._send("COMMIT")
 
-    def _send(self, text: str, values: tuple[Any, ...] = ()) -> psycopg.Cursor[Any]:
+    def _send(self, text: str, values: tuple[Any, ...] = (), *, prepare: bool = True) -> PGresult:
         """What was put off, because its result does not matter, goes along in the same round trip."""
         later, self._later = self._later, []
-        with self.connection.pipeline() if later else nullcontext():
-            for statement in later:
-                self.connection.execute(*statement)
-            return self.connection.execute(text, values, binary=True)
-
-    def flush(self) -> None:
-        if self._later:
-            self._send(*self._later.pop())
+        self._ahead.clear()
+        return self.wire.run([*later, (text, values)], prepare=prepare)[-1]
 
     def _text(self, name: str) -> str:
+        """The text of a statement that writes."""
+        self._ahead.clear()
         if name in INTRODUCE:
             self._later.append((f"SELECT {self.database.lock(PUTS)}", ()))
         return self._texts[name]
 
     def rows(self, name: str, values: tuple[Any, ...] = ()) -> list[Any]:
-        return self._send(self._text(name), values).fetchall()
+        known, result = self._ahead.pop(name, (None, None))
+        if result is None or known != values:
+            result = self._send(self._texts[name], values)
+        return rows_of(result)
 
     def execute(self, name: str, values: tuple[Any, ...] = ()) -> None:
-        if text := self._text(name):
-            self._later.append((text, values))
+        self._later.append((self._text(name), values))
 
     def change(self, name: str, values: tuple[Any, ...] = ()) -> int:
-        return self._send(self._text(name), values).rowcount
+        return self._send(self._text(name), values).command_tuples or 0
 
     def change_many(self, name: str, rows: Sequence[tuple[Any, ...]]) -> int:
         """Put off: what a working set changes is locked, so that as many rows change as there are."""
         each = [arrays.columns(SETS[name], rows)] if name in SETS else rows
-        self._later += [(self._texts[name], values) for values in each]
+        self._later += [(self._text(name), values) for values in each]
         return len(rows)
 
     def insert(self, name: str, rows: Sequence[tuple[Any, ...]], columns: str) -> list[Any]:
-        return self._send(f"{self._texts[name]} RETURNING {columns}", arrays.columns(SETS[name], rows)).fetchall()
+        text = f"{self._text(name)} RETURNING {columns}"
+        return rows_of(self._send(text, arrays.columns(SETS[name], rows)))
 
     def find(self, clauses: str, values: tuple[Any, ...]) -> list[Any]:
         marks, numbers = _MARK.findall(clauses), count(1)
@@ -305,7 +308,7 @@ class PostgresTransaction(Transaction):
             value if mark == "?" else f"^(?:{as_regex(str(value))})$" for mark, value in zip(marks, values, strict=True)
         )
         clauses = _MARK.sub(lambda found: f"{'' if found[0] == '?' else '~ '}${next(numbers)}", clauses)
-        return self._send(f"{self._texts['snapshot']} {clauses}", given).fetchall()
+        return rows_of(self._send(f"{self._texts['snapshot']} {clauses}", given, prepare=False))
 
     def array(self, numbers: Sequence[Ref]) -> object:
         return Texts(map(str, numbers)) if numbers and isinstance(numbers[0], str) else Numbers(numbers)

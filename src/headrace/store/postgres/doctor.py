@@ -69,9 +69,8 @@ class Facts(NamedTuple):
 
 
 def facts(database: Database) -> Facts:
-    query, before = _FACTS.replace("{SCHEMA}", database.quoted).encode(), time.time()
-    rows = database.borrow(lambda connection: connection.execute(query, (database.quoted,)).fetchall())
-    ((version, at, *rest),) = rows
+    query, before = _FACTS.replace("{SCHEMA}", database.quoted), time.time()
+    ((version, at, *rest),) = database.borrow(lambda wire: wire.query(query, database.quoted))
     return Facts._make((version, at, *rest, clocks.ahead(at, before, time.time())))
 
 

@@ -9,12 +9,14 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 import psycopg
+from psycopg.pq.abc import PGresult
 
 from headrace.errors import StoreError
 from headrace.records import Charge, ExchangeReply, Lease, NewJob, Outcome, Verdict
 from headrace.store.postgres.arrays import Numbers, Texts, columns
 from headrace.store.postgres.database import Database
 from headrace.store.postgres.statements import NOT_PLAIN
+from headrace.store.postgres.wire import rows_of
 from headrace.store.sql.codes import AFTER, LARGE_BODY, RECURRING
 from headrace.store.sql.settle import Request
 from headrace.store.sql.take import leases
@@ -34,8 +36,8 @@ def put(database: Database, jobs: Sequence[NewJob]) -> bool:
     return _or_not(database, name, values) is not None
 
 
-def _or_not(database: Database, name: str, values: tuple[Any, ...]) -> list[Any] | None:
-    """The rows of a function. None: it has taken back what it wrote, or there is a job with this id."""
+def _or_not(database: Database, name: str, values: tuple[Any, ...]) -> PGresult | None:
+    """The result of a function. None: it has taken back what it wrote, or there is a job with this id."""
     clock = database.clock
     times = (None, None) if clock is None else (clock.now(), clock.steady())
     try:
@@ -67,11 +69,11 @@ def exchange(database: Database, request: Request, guards: Guards) -> tuple[Exch
     runs = [(o.ref, o.token, o.began, o.ended, o.charge is Charge.ATTEMPT, o.result, o.data) for o in outcomes]
     wanted = (Texts(), 0, 0) if take is None or names is None else (Texts(names.given), take.slots, take.spare)
     values = (*columns("nnnnnbb", runs), Numbers(request.started), *wanted, request.steady)
-    rows = _or_not(database, "exchange_plain", (request.session, request.number, request.unrecorded, *values))
-    if not rows:
+    found = _or_not(database, "exchange_plain", (request.session, request.number, request.unrecorded, *values))
+    if found is None or not found.ntuples:
         return None
-    next_due, now, *_, next_tick, _, recorded = rows[0]
-    taken = _leases(database, rows[1:], guards)
+    (next_due, now, *_, next_tick, _, recorded), *rows = rows_of(found)
+    taken = _leases(database, rows, guards)
     return ExchangeReply([Verdict.OK] * len(outcomes), taken, now, next_due, next_tick), bool(recorded)
 
 

@@ -10,6 +10,7 @@ import psycopg
 from headrace.errors import ConfigurationError
 from headrace.store.facets import Rows
 from headrace.store.postgres.database import PostgresTransaction
+from headrace.store.postgres.wire import rows_of
 from headrace.store.sql.transaction import Transaction
 
 
@@ -19,14 +20,14 @@ def run(tx: Transaction, query: str, values: Sequence[Any]) -> Rows:
     if values:
         first, *rest = text.split("?")
         text = first + "".join(f"${place}{part}" for place, part in enumerate(rest, 1))
-    connection = cast("PostgresTransaction", tx).connection
+    wire = cast("PostgresTransaction", tx).wire
     try:
-        cursor = connection.execute(text, tuple(values), prepare=False, binary=True)
-        if cursor.description is None:
-            raise ConfigurationError("This only reads: write a SELECT. Other commands change jobs.")
-        return Rows(tuple(column.name for column in cursor.description), cursor.fetchall())
-    except psycopg.errors.ReadOnlySqlTransaction as error:
-        raise ConfigurationError("This only reads: write a SELECT. Other commands change jobs.") from error
+        (found,) = wire.run([(text, tuple(values))], prepare=False)
+        if found.nfields:
+            return Rows(tuple((found.fname(place) or b"").decode() for place in range(found.nfields)), rows_of(found))
     except (psycopg.ProgrammingError, psycopg.DataError) as error:
         said = error.diag.message_primary or str(error)
         raise ConfigurationError(f"This query can't be run: {said}. (The views are jobs and schedules.)") from error
+    except psycopg.errors.ReadOnlySqlTransaction:
+        pass
+    raise ConfigurationError("This only reads: write a SELECT. Other commands change jobs.")

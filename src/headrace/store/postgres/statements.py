@@ -1,7 +1,7 @@
 """The statements of this database, by name: those of `headrace.store.sql` in PostgreSQL's words, and its own.
 
 The shared texts are SQLite's, and are translated here once, when the module is loaded. What can't be translated word by
-word has a statement of the same name in `statements/own.sql`. An empty one says that another statement has done it.
+word has a statement of the same name in `statements/own.sql`.
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ from headrace.store.postgres.arrays import Numbers, Texts
 from headrace.store.postgres.database import Database, PostgresTransaction
 from headrace.store.postgres.statements import CLIENT, SUBSCRIBER
 from headrace.store.postgres.wakeup import Wakeups
+from headrace.store.postgres.wire import rows_of
 from headrace.store.postgres.within import Within
 from headrace.store.sql import batches, find, settle, sweep
 from headrace.store.sql.sessions import Stops
@@ -150,7 +151,7 @@ class PostgresStore(SqlStore):
             return self._work(step, tx)
 
         try:
-            return self.database.write(work, self._guards, step.keys)
+            return self.database.write(work, self._guards, step.keys, step.ahead)
         except StoreBusy as error:
             if step.keys and isinstance(error.__cause__, LockNotAvailable):
                 raise UniqueBusy(within.BUSY) from error
@@ -206,8 +207,14 @@ class PostgresStore(SqlStore):
             self._note(request, reply)
             return reply
 
-        by_rules = Step(lambda tx: settle.exchange(tx, request), then=lambda reply: self._note(request, reply))
-        return _Quick(attempt, lambda: by_rules) if plain.is_plain(request) else by_rules
+        def by_rules() -> Step[ExchangeReply]:
+            step = Step(lambda tx: settle.exchange(tx, request), then=lambda reply: self._note(request, reply))
+            refs = (Numbers(dict.fromkeys(outcome.ref for outcome in request.outcomes)),)
+            about = (("jobs_by_seq", refs), ("laned_some", refs)) if request.outcomes else ()
+            step.ahead = ("session_get", (request.session,)), *about
+            return step
+
+        return _Quick(attempt, by_rules) if plain.is_plain(request) else by_rules()
 
     def _note(self, request: settle.Request, reply: ExchangeReply) -> None:
         """What a worker has been told: later news is news, and a worker that is full is not woken for work."""
@@ -245,7 +252,7 @@ class PostgresStore(SqlStore):
             return swept
 
         def attempt() -> Swept | None:
-            ((claimed,),) = self.database.function("claim_sweep", (every or 0, clock and clock.steady()))
+            ((claimed,),) = rows_of(self.database.function("claim_sweep", (every or 0, clock and clock.steady())))
             if every is not None and not claimed:
                 return self._run(Step(sweep.swept_already, writes=False))
             return None
@@ -257,7 +264,7 @@ class PostgresStore(SqlStore):
 
     def _wake_for_work(self) -> None:
         """Work whose wake-up was lost waits no longer than to the next sweep."""
-        ((asleep,),) = self.database.function("forget_waiters", ())
+        ((asleep,),) = rows_of(self.database.function("forget_waiters", ()))
         if asleep and (found := self._find_work()):
             values = (Texts(found), Numbers(found.values()), Texts(), False, False)
             self.database.function("wake", values)

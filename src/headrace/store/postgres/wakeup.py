@@ -27,9 +27,10 @@ from headrace.errors import HeadraceError
 from headrace.locks import reentrant_lock
 from headrace.store import forks
 from headrace.store.postgres.arrays import Texts
-from headrace.store.postgres.database import Connection, Database
+from headrace.store.postgres.database import Database
 from headrace.store.postgres.statements import SUBSCRIBER, WORKER
 from headrace.store.postgres.troubles import explain
+from headrace.store.postgres.wire import Wire, rows_of
 from headrace.store.wakeup import Pokes, areadable, readable
 from headrace.values.glob import any_fits, as_regex, is_glob
 
@@ -50,7 +51,7 @@ class Listener:
         self._database = database
         self.waiters: WeakValueDictionary[int, Sleeper] = WeakValueDictionary()
         self._stop = Pokes()
-        self.connection: Connection | None = None
+        self.wire: Wire | None = None
         self.deaf = not self._connect()
         self._thread = threading.Thread(target=self._listen, name="headrace-listen", daemon=True)
         if not self.deaf:
@@ -58,38 +59,38 @@ class Listener:
 
     def _connect(self) -> bool:
         """False: a pooler is in between, and what is meant for this connection would reach another."""
-        connection = self._database.connect()
+        wire = self._database.connect()
         try:
-            ((pid,),) = connection.execute("SELECT pg_backend_pid()").fetchall()
-            if pid != connection.info.backend_pid:
+            ((pid,),) = wire.query("SELECT pg_backend_pid()")
+            if pid != wire.pgconn.backend_pid:
                 return False
-            for statement in ("SET idle_session_timeout = 0", f'LISTEN "{self.channel}"', f'LISTEN "{self.common}"'):
-                connection.execute(statement)
-            self.connection, self.pid = connection, pid
+            statements = "SET idle_session_timeout = 0", f'LISTEN "{self.channel}"', f'LISTEN "{self.common}"'
+            wire.run([(statement, ()) for statement in statements])
+            self.wire, self.pid = wire, pid
             return True
         except psycopg.Error as error:
             raise explain(self._database.where, error) from error
         finally:
-            if connection is not self.connection:
-                connection.close()
+            if wire is not self.wire:
+                wire.close()
 
     def _listen(self) -> None:
         pause = SHORTEST
         while not self._stop.taken():
-            connection = self.connection
+            wire = self.wire
             try:
-                if connection is None:
+                if wire is None:
                     self._connect()
                     pause = SHORTEST
                 else:
-                    readable([connection.fileno(), self._stop.reader], None)
-                    connection.pgconn.consume_input()
-                    while (heard := connection.pgconn.notifies()) is not None:
+                    readable([wire.pgconn.socket, self._stop.reader], None)
+                    wire.pgconn.consume_input()
+                    while (heard := wire.pgconn.notifies()) is not None:
                         self._pass_on(heard.relname.decode(), heard.extra.decode())
             except (psycopg.Error, HeadraceError, OSError, ValueError):  # the server is gone: be back when it is
-                if connection is not None:
-                    self.connection, self.pid = None, 0
-                    connection.close()
+                if wire is not None:
+                    self.wire, self.pid = None, 0
+                    wire.close()
                     for waiter in list(self.waiters.values()):
                         waiter.wake()
                 readable([self._stop.reader], pause)
@@ -107,9 +108,9 @@ class Listener:
         self._stop.poke()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join()
-        if self.connection is not None:
-            self.connection.close()
-            self.connection = None
+        if self.wire is not None:
+            self.wire.close()
+            self.wire = None
 
 
 class Sleeper:
@@ -196,7 +197,7 @@ class Sleeper:
         listener, full = self._listener, self.full
         place = (self.id, listener.channel, listener.pid, self._kind)
         self._armed_with = (listener.pid, full)  # before it is: a wake-up that comes at once disarms
-        ((stops,),) = self._database.function("arm", (*place, full, *self._about))
+        ((stops,),) = rows_of(self._database.function("arm", (*place, full, *self._about)))
         before, self._stops = self._stops, stops
         self._look_at = time.monotonic() + LOOK_SECONDS
         return before is not None and stops != before
@@ -207,7 +208,7 @@ class Sleeper:
             self._pass_on()
         return news
 
-    def _pauses(self, timeout: float | None) -> Iterator[float | None]:
+    def _pauses(self, timeout: float | None) -> Iterator[float]:
         end = None if timeout is None else time.monotonic() + timeout
         pause = SHORTEST
         while True:
@@ -281,5 +282,5 @@ class Wakeups:
         """In a child: the thread is not there, and the connection is the parent's."""
         listener, self._listener = self._listener, None
         if listener is not None:
-            forks.abandoned.append(listener.connection)
-            listener.connection, listener.pid, listener.deaf = None, 0, True
+            forks.abandoned.append(listener.wire)
+            listener.wire, listener.pid, listener.deaf = None, 0, True

@@ -228,7 +228,7 @@ class Step(Operation[T], Generic[T]):
     `then` hears the answer when all is committed.
     """
 
-    __slots__ = ("keys", "then", "try_read_only", "work", "writes")
+    __slots__ = ("ahead", "keys", "then", "try_read_only", "work", "writes")
 
     def __init__(
         self,
@@ -244,6 +244,8 @@ class Step(Operation[T], Generic[T]):
         self.then = then
         self.keys: tuple[str, ...] = ()
         """Unique keys that it gives to jobs: where writers run side by side, others that do the same come first."""
+        self.ahead: tuple[tuple[str, tuple[Any, ...]], ...] = ()
+        """What it reads first, by names of statements: where each is a round trip, they are run as it begins."""
 
 
 class Steps(Operation[T], Generic[T]):

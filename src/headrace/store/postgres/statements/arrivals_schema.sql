@@ -30,12 +30,10 @@ BEGIN
     IF EXISTS (SELECT 1 FROM audience WHERE until > now) THEN  -- the rules tell subscribers of what they bring in
         others := plain || others; plain := '[]';
     END IF;
-    INSERT INTO job (
-        id, task, queue, state, priority, due, created, token, attempts, crashes, max_crashes, flags, body, options
-    )
+    INSERT INTO job (id, task, queue, state, priority, due, created, max_crashes, body, options)
     SELECT
-        new.id, new.task, new.queue, CASE WHEN new.due > now THEN {SCHEDULED} ELSE {READY} END, new.priority, new.due, now, 0, 0, 0,
-        new.max_crashes, 0, decode(new.body, 'base64'), decode(new.options, 'base64')
+        new.id, new.task, new.queue, CASE WHEN new.due > now THEN {SCHEDULED} ELSE {READY} END, new.priority, new.due, now,
+        new.max_crashes, decode(new.body, 'base64'), decode(new.options, 'base64')
     FROM (
         SELECT *, coalesce(run_at, now + coalesce(delay, 0)) AS due
         FROM jsonb_to_recordset(plain) AS each (

@@ -2,24 +2,6 @@
 -- {SCHEMA} is the schema's name and {KEY} the first number of its advisory locks. What a function can't do alone it leaves to
 -- the rules, and writes nothing, or takes it back with an error of its own.
 
--- Take the lock of the rules. Whenever it has waited for so many milliseconds it ends the transaction of a holder that has sent
--- nothing for as long: its process is frozen. (The server would, had the last message not been the Flush that ends a pipeline.)
-CREATE OR REPLACE FUNCTION {SCHEMA}.lock_rules(_pause bigint) RETURNS void LANGUAGE plpgsql SET lock_timeout = 0 AS $$
-BEGIN
-    WHILE NOT pg_try_advisory_xact_lock({KEY}, {RULES}) LOOP
-        PERFORM set_config('lock_timeout', _pause::text, true);
-        BEGIN
-            PERFORM pg_advisory_xact_lock({KEY}, {RULES});
-        EXCEPTION WHEN lock_not_available THEN
-            PERFORM pg_stat_clear_snapshot();  -- the last look was long ago
-            PERFORM pg_terminate_backend(pid) FROM pg_locks JOIN pg_stat_activity USING (pid)
-            WHERE locktype = 'advisory' AND classid = ({KEY} & 4294967295)::oid AND objid = {RULES} AND granted
-                AND datname = current_database() AND usename = current_user AND state = 'idle in transaction'
-                AND state_change <= clock_timestamp() - _pause * interval '1 millisecond';
-        END;
-    END LOOP;
-END $$;
-
 -- Wake those that a transaction concerns, which must have the lock {PUTS} of puts, shared: so none has gone to sleep since it looked.
 CREATE OR REPLACE FUNCTION {SCHEMA}.wake(
     _queues text[], _workers bigint[], _ended text[], _stop bigint, _happened bigint
@@ -85,12 +67,10 @@ CREATE OR REPLACE FUNCTION {SCHEMA}.put_plain(
 ) RETURNS void LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
     _now := coalesce(_now, extract(epoch FROM clock_timestamp()) * 1000);
-    INSERT INTO {SCHEMA}.job (
-        id, task, queue, state, priority, due, created, token, attempts, crashes, max_crashes, flags, body, options
-    )
+    INSERT INTO {SCHEMA}.job (id, task, queue, state, priority, due, created, max_crashes, body, options)
     SELECT
         id, task, queue, CASE WHEN coalesce(run_at, _now + delay) > _now THEN {SCHEDULED} ELSE {READY} END, priority,
-        coalesce(run_at, _now + delay), _now, 0, 0, 0, most, 0, body, options
+        coalesce(run_at, _now + delay), _now, most, body, options
     FROM unnest(_ids, _tasks, _queues, _priorities, _max_crashes, _bodies, _options, _run_ats, _delays)
         AS new (id, task, queue, priority, most, body, options, run_at, delay)
     ON CONFLICT (id) DO NOTHING;
@@ -115,11 +95,9 @@ DECLARE locked text;
 BEGIN
     _now := coalesce(_now, extract(epoch FROM clock_timestamp()) * 1000);
     _run_at := coalesce(_run_at, _now + _delay);
-    INSERT INTO {SCHEMA}.job (
-        id, task, queue, state, priority, due, created, token, attempts, crashes, max_crashes, flags, body, options
-    ) VALUES (
-        _id, _task, _queue, CASE WHEN _run_at > _now THEN {SCHEDULED} ELSE {READY} END, _priority, _run_at, _now, 0, 0, 0,
-        _max_crashes, 0, _body, _options
+    INSERT INTO {SCHEMA}.job (id, task, queue, state, priority, due, created, max_crashes, body, options) VALUES (
+        _id, _task, _queue, CASE WHEN _run_at > _now THEN {SCHEDULED} ELSE {READY} END, _priority, _run_at, _now, _max_crashes,
+        _body, _options
     );
     locked := pg_advisory_xact_lock_shared({KEY}, {PUTS});
     IF EXISTS (SELECT 1 FROM {SCHEMA}.audience WHERE until > coalesce(_steady, _now)) THEN
@@ -143,7 +121,7 @@ CREATE OR REPLACE FUNCTION {SCHEMA}.exchange_plain(
 SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
-    own record; name text; ids text[]; moved bigint; first_due bigint; next_tick bigint; taken bigint := 0; settles bigint := cardinality(_refs);
+    own record; name text; ids text[]; moved bigint; taken bigint := 0; settles bigint := cardinality(_refs);
 BEGIN
     PERFORM pg_advisory_xact_lock_shared({KEY}, {PUTS});
     _now := coalesce(_now, extract(epoch FROM clock_timestamp()) * 1000);
@@ -156,25 +134,29 @@ BEGIN
     THEN
         RETURN;
     END IF;
-    first_due := (SELECT due FROM {SCHEMA}.job WHERE state = {SCHEDULED} ORDER BY due LIMIT 1);
-    next_tick := (SELECT next FROM {SCHEMA}.schedule WHERE paused = 0 AND next IS NOT NULL ORDER BY next LIMIT 1);
-    SELECT seq, timeout, seen, number, closed FROM {SCHEMA}.session WHERE id = _session INTO own;
-    IF own.seq IS NULL OR own.closed IS NOT NULL OR _number <= own.number OR _number <= _unrecorded THEN
+    SELECT
+        seq, timeout, seen,
+        (SELECT due FROM {SCHEMA}.job WHERE state = {SCHEDULED} ORDER BY due LIMIT 1) AS first_due,
+        (SELECT next FROM {SCHEMA}.schedule WHERE paused = 0 AND next IS NOT NULL ORDER BY next LIMIT 1) AS next_tick
+    FROM {SCHEMA}.session WHERE id = _session AND closed IS NULL AND number < _number AND _unrecorded < _number INTO own;
+    IF own.seq IS NULL THEN
         RETURN;
     END IF;
-    IF settles = 0 AND cardinality(_started) = 0 AND coalesce(first_due > _now, TRUE)
+    IF settles = 0 AND cardinality(_started) = 0 AND coalesce(own.first_due > _now, TRUE)
         AND _steady < own.seen + coalesce((SELECT value FROM {SCHEMA}.setting WHERE name = 'max-worker-age'), {SILENT}) / 4
         AND NOT EXISTS (SELECT 1 FROM {SCHEMA}.job WHERE state = {READY} AND queue = ANY (_queues))
         AND NOT EXISTS (SELECT 1 FROM {SCHEMA}.job WHERE state = {RUNNING} AND session = own.seq)
     THEN
-        negative := first_due; due := _now; created := next_tick; flags := 0;
+        negative := own.first_due; due := _now; created := own.next_tick; flags := 0;
         RETURN NEXT; RETURN;
     END IF;
-    SELECT seq, timeout, seen, number, closed FROM {SCHEMA}.session WHERE seq = own.seq FOR UPDATE INTO own;
-    IF own.seq IS NULL OR own.closed IS NOT NULL OR _number <= own.number OR (
-        _steady >= own.seen + own.timeout
-        AND EXISTS (SELECT 1 FROM {SCHEMA}.job WHERE state = {RUNNING} AND session = own.seq)
-    ) THEN
+    IF _steady >= own.seen + own.timeout AND EXISTS (SELECT 1 FROM {SCHEMA}.job WHERE state = {RUNNING} AND session = own.seq) THEN
+        RETURN;
+    END IF;
+    UPDATE {SCHEMA}.session SET
+        seen = _steady, seen_at = _now, number = _number, answer = decode(repeat('{OK}', settles::integer), 'hex')
+    WHERE seq = own.seq AND closed IS NULL AND number < _number;
+    IF NOT FOUND THEN  -- since it was read
         RETURN;
     END IF;
     IF settles > 0 THEN
@@ -201,7 +183,7 @@ BEGIN
         UPDATE {SCHEMA}.job SET flags = flags & ~{SPARE}
         WHERE seq = ANY (_started) AND +session = own.seq AND +state = {RUNNING};
     END IF;
-    IF first_due <= _now AND cardinality(_queues) > 0 THEN  -- its own queues come first, each with its share
+    IF own.first_due <= _now AND cardinality(_queues) > 0 THEN  -- its own queues come first, each with its share
         UPDATE {SCHEMA}.job SET state = {READY} WHERE seq = ANY (ARRAY(
             SELECT due.seq FROM unnest(_queues) AS served (name), LATERAL (
                 SELECT seq FROM {SCHEMA}.job
@@ -213,12 +195,9 @@ BEGIN
         UPDATE {SCHEMA}.job SET state = {READY} WHERE flags & {LANED} = 0 AND seq = ANY (ARRAY(
             SELECT seq FROM {SCHEMA}.job WHERE state = {SCHEDULED} AND due <= _now ORDER BY due LIMIT {DUE_AT_ONCE} - moved FOR UPDATE SKIP LOCKED
         ));
-        first_due := (SELECT due FROM {SCHEMA}.job WHERE state = {SCHEDULED} ORDER BY due LIMIT 1);
+        own.first_due := (SELECT due FROM {SCHEMA}.job WHERE state = {SCHEDULED} ORDER BY due LIMIT 1);
     END IF;
-    UPDATE {SCHEMA}.session SET
-        seen = _steady, seen_at = _now, number = _number, answer = decode(repeat('{OK}', settles::integer), 'hex')
-    WHERE seq = own.seq;
-    negative := first_due; due := _now; created := next_tick; flags := 1;
+    negative := own.first_due; due := _now; created := own.next_tick; flags := 1;
     RETURN NEXT;
     FOREACH name IN ARRAY _queues LOOP
         EXIT WHEN taken >= _slots + _spare;

@@ -6,23 +6,6 @@ INSERT INTO job (id, task, queue, state, priority, due, created, token, attempts
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0, 0, 0, ?8, ?9, ?10, ?11, ?12)
 ON CONFLICT (id) DO NOTHING
 
--- name: line
--- Hand out the head of a queue's line to a session, in its order. Rows that a plain exchange has locked are being handed out.
-WITH head AS MATERIALIZED (
-    SELECT seq FROM job WHERE state = {READY} AND queue = ?5 ORDER BY priority DESC, due, seq LIMIT ?6 FOR UPDATE SKIP LOCKED
-), taken AS (
-    UPDATE job SET
-        state = {RUNNING}, token = token + 1, session = ?1, turn = ?2, started = ?3, flags = (flags & ~{SPARE}) | ?4::integer
-    FROM head WHERE job.seq = head.seq
-    RETURNING
-        -priority, due, job.seq, token, id, task, queue, body, options, data, attempts, crashes, max_crashes, created,
-        deferred_since, flags
-)
-SELECT * FROM taken ORDER BY 1, 2, 3
-
--- name: take
--- (`line` has handed it out.)
-
 -- name: event_put
 -- Write an event.
 WITH numbered AS (

@@ -8,6 +8,9 @@ CREATE TABLE meta (
 );
 INSERT INTO meta (one, version) VALUES (1, {SCHEMA_VERSION});
 
+-- What a job begins with.
+ALTER TABLE job ALTER token SET DEFAULT 0, ALTER attempts SET DEFAULT 0, ALTER crashes SET DEFAULT 0, ALTER flags SET DEFAULT 0;
+
 -- Rows that change often leave room on their pages, and vacuum comes soon.
 ALTER TABLE job SET (
     fillfactor = 85, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 10000,

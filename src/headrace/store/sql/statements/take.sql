@@ -17,7 +17,7 @@ SELECT
 FROM job
 WHERE state = {READY} AND queue = ?5
 ORDER BY priority DESC, due, seq
-LIMIT ?6
+LIMIT ?6 /*skip*/
 
 -- name: take
 -- Hand out jobs to a session. (OR FAIL: without it SQLite would keep a copy of each page it changes, in case that the
