@@ -28,8 +28,6 @@ from typing import Any
 import pytest
 import redis
 
-from volume import volume
-
 _PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -56,6 +54,8 @@ def programs() -> dict[str, str]:
 
 def few_programs() -> list[str]:
     """For tests that are about a dialect more than about the server: one program; all of them in a soak."""
+    from volume import volume  # benchmarks use the servers without the other modules of the tests
+
     return list(programs())[: None if volume(10) > 10 else 1]
 
 
