@@ -83,7 +83,7 @@ def translate(text: str, words_for: tuple[tuple[str, str], ...] = _WORDS) -> str
 
 
 def _locking(text: str, lock: str, skip: str) -> str:
-    return translate(text).replace("/*lock*/", lock).replace("/*skip*/", skip)
+    return text.replace("/*lock*/", lock).replace("/*skip*/", skip)
 
 
 _ALL = {
@@ -94,6 +94,7 @@ SCHEMA = "\n\n".join(
     (translate(_ALL.pop("tables"), _TYPES), *(_ALL.pop(name) for name in ("schema", "functions", "arrivals_schema")))
 )
 """All that creates a schema. `{SCHEMA}` stands for its name, `{KEY}` for the first number of its advisory locks."""
+_ALL = {name: translate(text) for name, text in _ALL.items()}
 WRITING = {name: _locking(text, "FOR UPDATE", "FOR UPDATE SKIP LOCKED") for name, text in _ALL.items()}
 """In transactions that write: what they read of jobs and sessions is locked, so that it is so until they end."""
 SETS = {
