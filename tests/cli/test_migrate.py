@@ -26,9 +26,7 @@ def test_a_store_of_this_version_is_left_as_it_is(app: Headrace, run: Run) -> No
     job = shop.add.enqueue(1)
     result = run("migrate")
     assert result.exit_code == 0
-    told = (
-        "There is nothing to migrate in" if isinstance(app.store, RedisStore) else "opening a file brings it up to date"
-    )
+    told = "There is nothing to migrate in" if isinstance(app.store, RedisStore) else "opening it brings it up to date"
     assert told in " ".join(result.stdout.split())
     assert json.loads(run("migrate", "--json").stdout) == {"migrated": False}
     assert run("job", job.id).exit_code == 0

@@ -36,12 +36,12 @@ def migrate_command(store: str | None, app_path: str | None, as_json: bool, as_s
         return
     with existing_app(store, app_path) as app:
         migrated = migrate(app)
-        shown, in_file = shown_url(app.url), file_of(app.url) is not None
+        shown, in_sql = shown_url(app.url), file_of(app.url) is not None or app.url.startswith("postgres")
     if as_json:
         show_json({"migrated": migrated})
     elif migrated:
         click.echo(f"{shown} has been migrated.")
-    elif in_file:
-        click.echo(f"{shown} has the format of this version: opening a file brings it up to date.")
+    elif in_sql:
+        click.echo(f"{shown} has the format of this version: opening it brings it up to date.")
     else:
         click.echo(f"There is nothing to migrate in {shown}.")

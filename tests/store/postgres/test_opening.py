@@ -13,6 +13,7 @@ import headrace
 from headrace.cli.migrate import migrate_command
 from headrace.errors import SchemaTooNew, StoreCorrupt, StoreReadOnly
 from headrace.ops.act import schema_text
+from headrace.records import Lane
 from headrace.store.postgres import opening
 
 from . import servers
@@ -116,6 +117,59 @@ def test_least_rights(make: Make, store: PostgresStore) -> None:
             connection.execute(f"DROP ROLE {clerk_role}")
 
 
+def test_rights_are_missing_on_one_table_after_another(make: Make, store: PostgresStore) -> None:
+    """What needs the table is refused by its name, and what does not works."""
+    owner, clerk_role = store.database.quoted, servers.own("clerk")
+    with connect(store) as connection:
+        connection.execute(f"CREATE ROLE {clerk_role} LOGIN")
+        try:
+            connection.execute(f"GRANT USAGE ON SCHEMA {owner} TO {clerk_role}")
+            connection.execute(f"GRANT ALL ON ALL TABLES IN SCHEMA {owner} TO {clerk_role}")
+            clerk = make(store.url.replace("postgres@", f"{clerk_role}@"))
+            query = "SELECT relname FROM pg_class WHERE relnamespace = $1::text::regnamespace AND relkind = 'r'"
+            tables = [name for (name,) in connection.execute(query, (owner,)).fetchall()]
+            refused = set()
+            for table in tables:
+                connection.execute(f"REVOKE ALL ON {owner}.{table} FROM {clerk_role}")
+                said = list(filter(None, map(refusal, uses(clerk))))
+                connection.execute(f"GRANT ALL ON {owner}.{table} TO {clerk_role}")
+                expected = f"this user lacks a right (permission denied for table {table})."
+                assert [words for words in said if expected not in words] == []
+                refused |= {table} if said else set()
+            assert refused >= {"job", "session", "lane", "laned", "unique_key", "tag", "waiter", "arrival"}
+            assert list(filter(None, map(refusal, uses(clerk)))) == []
+        finally:
+            connection.execute(f"DROP OWNED BY {clerk_role}")
+            connection.execute(f"DROP ROLE {clerk_role}")
+
+
+def refusal(use: Callable[[], object]) -> str:
+    """In which words it is refused; nothing if it works."""
+    try:
+        use()
+    except StoreReadOnly as error:
+        return str(error)
+    return ""
+
+
+def uses(store: PostgresStore) -> list[Callable[[], object]]:
+    """What clients and workers do."""
+    plain, special = jobs(), jobs(1, tags=("red",), lane=Lane("a", limit=1), unique_key="key")
+
+    def work() -> None:
+        session = Session(store)
+        session.settle(*session.take(3))
+
+    return [
+        lambda: store.run(store.put(plain)),
+        lambda: store.run(store.put(special)),
+        work,
+        lambda: store.run(store.sweep()),
+        lambda: store.run(store.counts()),
+        lambda: store.run(store.delete([job.id for job in (*plain, *special)])),
+    ]
+
+
 def test_the_text_of_the_schema_creates_it(make: Make, store: PostgresStore) -> None:
     other = make(store.url.rpartition("=")[0] + "=printed")
     with connect(store) as connection:
@@ -163,6 +217,15 @@ def test_the_command_line_prints_the_schema_and_connects_to_nothing() -> None:
     assert shown.output.startswith('BEGIN;\nCREATE SCHEMA IF NOT EXISTS "shop";')
     assert 'CREATE OR REPLACE FUNCTION "shop".put_one' in shown.output
     assert shown.output.endswith("COMMIT;\n")
+
+
+def test_the_command_line_creates_the_schema(store: PostgresStore) -> None:
+    url = store.url.rpartition("=")[0] + "=by_hand"
+    shown = CliRunner().invoke(migrate_command, ["--store", url])
+    assert "schema=by_hand has the format of this version: opening it brings it up to date." in shown.output
+    with connect(store) as connection:
+        assert connection.execute("SELECT version FROM by_hand.meta").fetchall() == [(1,)]
+        connection.execute("DROP SCHEMA by_hand CASCADE")
 
 
 def test_other_stores_have_no_schema_to_print() -> None:
