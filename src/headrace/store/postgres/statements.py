@@ -82,10 +82,6 @@ def translate(text: str, words_for: tuple[tuple[str, str], ...] = _WORDS) -> str
     return text
 
 
-def _locking(text: str, lock: str, skip: str) -> str:
-    return text.replace("/*lock*/", lock).replace("/*skip*/", skip)
-
-
 _ALL = {
     **statements.load("headrace.store.sql", "statements", _CONSTANTS),
     **statements.load("headrace.store.postgres", "statements", _CONSTANTS),
@@ -94,8 +90,11 @@ SCHEMA = "\n\n".join(
     (translate(_ALL.pop("tables"), _TYPES), *(_ALL.pop(name) for name in ("schema", "functions", "arrivals_schema")))
 )
 """All that creates a schema. `{SCHEMA}` stands for its name, `{KEY}` for the first number of its advisory locks."""
-_ALL = {name: translate(text) for name, text in _ALL.items()}
-WRITING = {name: _locking(text, "FOR UPDATE", "FOR UPDATE SKIP LOCKED") for name, text in _ALL.items()}
+READING = {name: translate(text) for name, text in _ALL.items()}
+WRITING = {
+    name: text.replace("/*lock*/", "FOR UPDATE").replace("/*skip*/", "FOR UPDATE SKIP LOCKED")
+    for name, text in READING.items()
+}
 """In transactions that write: what they read of jobs and sessions is locked, so that it is so until they end."""
 SETS = {
     "put": "tttnnnnnnbbt", "job_set": "nttnnnnnnnnnntbbn", "job_flags": "nn", "take_one": "nnnnnn", "tag_add": "nt",
@@ -118,4 +117,3 @@ def _in_a_set(text: str, kinds: str) -> str:
 
 
 WRITING |= {name: _in_a_set(WRITING[name], kinds) for name, kinds in SETS.items()}
-READING = {name: _locking(text, "", "") for name, text in _ALL.items()}
