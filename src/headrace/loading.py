@@ -99,7 +99,9 @@ def _import(name: str, path: str) -> object:
                 f"contains it ({os.getcwd()})? Write module:app, for example shop.tasks:app."
             ) from None
         raise ConfigurationError(_broken(path, error)) from error
-    except ConfigurationError:
+    except ConfigurationError as error:
+        if type(error) is ConfigurationError and (place := _place(error)):
+            raise ConfigurationError(f"{place}: {error}") from error
         raise
     except BaseException as error:
         raise ConfigurationError(_broken(path, error)) from error
@@ -108,9 +110,15 @@ def _import(name: str, path: str) -> object:
 
 
 def _broken(path: str, error: BaseException) -> str:
-    place = traceback.extract_tb(error.__traceback__)
-    where = f" (in {place[-1].filename}, line {place[-1].lineno})" if place else ""
-    return f"Importing {path} failed: {type(error).__name__}: {error}{where}"
+    place = "" if isinstance(error, SyntaxError) else _place(error)  # that one says it by itself
+    return f"Importing {path} failed: {type(error).__name__}: {error}{f' (in {place})' if place else ''}"
+
+
+def _place(error: BaseException) -> str:
+    """The line outside of headrace that an error comes from."""
+    ours = (os.path.dirname(__file__), "<frozen importlib", importlib.__file__)
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(ours)]
+    return f"{frames[-1].filename}, line {frames[-1].lineno}" if frames else ""
 
 
 def _import_file(file: Path) -> object:

@@ -15,6 +15,7 @@ from .conftest import Run
 def test_the_trail_is_shown_and_paged(app: Headrace, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADRACE_OPERATOR", "ops@desk")
     job = shop.add.enqueue(1)
+    assert run("audit").stdout == "No acts.\n"
     run("cancel", job.id)
     run("revive", job.id)
     shown = run("audit").stdout

@@ -58,7 +58,8 @@ def test_the_shape_of_a_job(lived: Headrace, ask: Ask) -> None:
     assert set(job) == {
         "id", "task", "queue", "state", "priority", "arguments", "options", "created", "run_after", "started",
         "finished", "attempts", "crashes", "max_crashes", "worker", "progress", "data", "result", "group", "error",
-        "cancelling", "unique_key", "after", "lane", "tags", "tracked", "schedule", "tick",
+        "cancelling", "unique_key", "after", "lane", "tags", "expires", "tracked", "schedule",
+        "tick",
     }  # fmt: skip
     assert (job["arguments"], job["result"], job["attempts"], job["error"]) == ({"a": 1}, 3, 1, None)
     assert job["created"].endswith("Z")
@@ -137,9 +138,30 @@ def test_one_job(lived: Headrace, ask: Ask, run: Run) -> None:
     assert "ValueError: no \\x1b[31mway [bold]!" in output
 
 
+@pytest.mark.parametrize(
+    ("given", "shown", "document"),
+    [
+        ("1 hour", "60 min after it is due", {"at": None, "seconds_after_due": 3600.0}),
+        ("2040-01-02 03:04:05Z", "2040-01-02", {"at": "2040-01-02T03:04:05.000Z", "seconds_after_due": None}),
+    ],
+)
+def test_the_expiry_of_a_job(given: str, shown: str, document: object, app: Headrace, ask: Ask, run: Run) -> None:
+    job = shop.add.using(expires=given).enqueue(1)
+    assert ask("job", job.id)["expires"] == document
+    assert shown in run("job", job.id).stdout
+
+
+def test_a_remark_on_a_queue_is_not_cut(lived: Headrace, run: Run) -> None:
+    lived.queue("default").pause(by="ada")
+    lived.queue("default").limit(3)
+    words = run("queues", env={"COLUMNS": "80"}).stdout.split()
+    assert {"ada", "most", "once"} <= set(words)
+
+
 def test_the_attempts_of_a_job(lived: Headrace, ask: Ask, run: Run) -> None:
     job_id = ask("jobs", "--task", "cli.shop:fail")["jobs"][0]["id"]
-    (attempt,) = ask("job", job_id)["attempts"]
+    (attempt,) = ask("job", job_id)["runs"]
+    assert ask("job", job_id)["attempts"] == 1
     assert (attempt["number"], attempt["outcome"], attempt["error"]["type"]) == (1, "failed", "ValueError")
     assert ask("job", job_id, "--attempt", "1") == attempt
     assert "ATTEMPT\tOUTCOME\tTOOK\tWORKER\tERROR\n1\tfailed\t" in run("job", job_id).stdout

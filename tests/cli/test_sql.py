@@ -79,8 +79,8 @@ def test_from_python(app: Headrace) -> None:
 
 def test_where_there_is_no_sql(run: Run) -> None:
     url = servers.fresh_url()
-    assert "has no SQL: use a SQLite store (sqlite:///...) for that." in run("sql", "SELECT 1", store=url).stderr
+    assert "has no SQL: use a SQLite or PostgreSQL store for that." in run("sql", "SELECT 1", store=url).stderr
     app = Headrace(url)
-    with pytest.raises(Unsupported, match=r"sql\(\) can't be used with .*, which has no SQL: use a SQLite store"):
+    with pytest.raises(Unsupported, match=r"sql\(\) can't be used with .*, which has no SQL: use a SQLite or Post"):
         app.sql("SELECT 1")
     app.close()

@@ -67,6 +67,7 @@ def test_log_level(app: Headrace, url: str, headrace: Shell) -> None:
             "bad_app:app",
             "Importing bad_app:app failed: ModuleNotFoundError: No module named 'nonesuch'",
         ),
+        ("def f(:", "bad_app:app", "Importing bad_app:app failed: SyntaxError: invalid syntax (bad_app.py, line 1)\n"),
         ("", "bad_app.py.py:app", "There is no file bad_app.py.py."),
         ("", "", "'' names no module. Write module:app, for example shop.tasks:app."),
         ("", ":", "':' names no module. Write module:app, for example shop.tasks:app."),
@@ -79,6 +80,12 @@ def test_an_app_that_cannot_be_imported(content: str, path: str, message: str, t
     assert result.returncode == exits.CONFIGURATION
     assert result.stderr.startswith(f"headrace: {message}")
     assert "Traceback" not in result.stderr
+
+
+def test_a_mistake_in_an_option_is_reported_with_its_place(tmp_path: Path, headrace: Shell) -> None:
+    file = tmp_path / "bad_app.py"
+    file.write_text("from headrace import Headrace\napp = Headrace(retries=-1)\n")
+    assert headrace("worker", "bad_app:app").stderr.startswith(f"headrace: {file}, line 2: retries")
 
 
 def test_an_app_that_enqueues_while_it_is_imported(tmp_path: Path, headrace: Shell) -> None:

@@ -56,7 +56,7 @@ def test_each_attempt_has_its_error_and_what_it_did_to_the_data(app: Headrace) -
     assert (second.outcome, second.data_before, second.data_after) == ("retried", {"step": 1}, {"step": "camp"})
     assert (third.outcome, third.error, third.data_before) == ("done", None, {"step": "camp"})
     assert third.data_after == {"step": 3}
-    assert [run["number"] for run in look.job(app, job.id).document()["attempts"]] == [1, 2, 3]
+    assert [run["number"] for run in look.job(app, job.id).document()["runs"]] == [1, 2, 3]
     assert asyncio.run(attempts.aattempts(app, job.id)) == [first, second, third]
 
 

@@ -31,7 +31,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "failures": ("failures", "Count failed jobs by what went wrong."),
         "stats": ("stats", "Show how long jobs waited and ran, and what went wrong."),
         "tags": ("tags", "List the most used tags."),
-        "sql": ("sql", "Look at a SQLite store with SQL."),
+        "sql": ("sql", "Look at a SQLite or PostgreSQL store with SQL."),
         "when": ("when", "Explain a schedule and show its next runs."),
         "schedules": ("schedules", "List recurring jobs, pause, change and delete them."),
     },

@@ -30,5 +30,8 @@ def audit_command(store: str | None, app_path: str | None, as_json: bool, limit:
     if as_json:
         show_json({"acts": to_builtins(lines)})
         return
+    if not lines:
+        click.echo("No acts.")
+        return
     rows = [(line.number, line.at, line.who, line.what, line.about) for line in lines]
     show_table(("number", "when", "who", "what", "about"), rows, whole="when what", folds="about")

@@ -17,7 +17,7 @@ from headrace.values.text import ago, length, local, now_ms, percent
 
 if TYPE_CHECKING:
     from headrace.ops.attempts import Attempt
-    from headrace.records import HistoryRecord, Lane, Snapshot
+    from headrace.records import Expiry, HistoryRecord, Lane, Snapshot
     from headrace.values.codec import ErrorText
 
 
@@ -132,6 +132,7 @@ def show_job(job: Snapshot) -> None:
                 "due",
                 local(job.due, now) if job.due != job.created and job.state.value in ("scheduled", "ready") else "",
             ),
+            ("expires", "" if job.expires is None else _expiry(job.expires, now)),
             ("started", local(job.started, now)),
             ("finished", local(job.finished, now)),
             ("took", took),
@@ -205,6 +206,10 @@ def _data(value: Any) -> str:
 
 def _in_short(error: ErrorText | None) -> str:
     return "" if error is None else ": ".join(filter(None, (error.type, error.message)))
+
+
+def _expiry(expires: Expiry, now: int) -> str:
+    return local(expires.at, now) if expires.after is None else f"{length(expires.after)} after it is due"
 
 
 def _lane(lane: Lane) -> str:

@@ -68,7 +68,7 @@ def _show_queues(found: list[QueueFigures]) -> None:
     if any(remarks):
         headings.append("remark")
         rows = [[*row, remark] for row, remark in zip(rows, remarks, strict=True)]
-    show_table(headings, rows, whole=numbers, numbers=numbers)
+    show_table(headings, rows, whole=numbers, numbers=numbers, folds="remark")
 
 
 def _rates(queue: QueueFigures) -> list[str]:

@@ -127,7 +127,9 @@ def many_options(command: F) -> F:
 
 def check_choice(ids: tuple[str, ...], filters: Filters) -> None:
     """Jobs are named in one way."""
-    if bool(ids) == filters.given:
+    if ids and filters.given:
+        raise click.UsageError("Give ids or filters (--queue, --task, --state, --group, --tag ...), not both.")
+    if not ids and not filters.given:
         raise click.UsageError("Which jobs? Give their ids, or filters: --queue, --task, --state, --group, --tag ...")
 
 

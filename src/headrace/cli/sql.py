@@ -1,4 +1,4 @@
-"""`headrace sql`: look at a SQLite store with SQL, safely beside everything that uses it."""
+"""`headrace sql`: look at a SQLite or PostgreSQL store with SQL, safely beside everything that uses it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from headrace.ops.documents import as_base64
 @store_options
 @json_option
 def sql_command(query: str, store: str | None, app_path: str | None, as_json: bool) -> None:
-    """Look at a SQLite store with SQL.
+    """Look at a SQLite or PostgreSQL store with SQL.
 
     The views 'jobs' and 'schedules' are for people, and are kept stable. Nothing can be changed.
 

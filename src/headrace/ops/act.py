@@ -277,7 +277,7 @@ def tag_course(
 ) -> Course[list[Acted]]:
     """Add and remove tags."""
     known: list[bool] = yield facet(app.store, Tags).tag(ids, check_tags(add), check_tags(remove))
-    yield from audit.note(app.store, "tag", ids)
+    yield from audit.note(app.store, "tag", list(compress(ids, known)))
     return _named(ids, known, "tagged")
 
 
@@ -287,7 +287,7 @@ tag, atag = forms(tag_course)
 def track_course(app: Headrace, ids: Sequence[str], on: bool = True) -> Course[list[Acted]]:
     """Track jobs, or stop tracking them."""
     known: list[bool] = yield facet(app.store, Tags).track(ids, on)
-    yield from audit.note(app.store, "track" if on else "untrack", ids)
+    yield from audit.note(app.store, "track" if on else "untrack", list(compress(ids, known)))
     return _named(ids, known, "tracked" if on else "no longer tracked")
 
 

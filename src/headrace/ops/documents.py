@@ -13,7 +13,7 @@ from typing import Any, overload
 from msgspec import Struct, to_builtins
 from msgspec.structs import asdict
 
-from headrace.records import HistoryRecord, Snapshot
+from headrace.records import Expiry, HistoryRecord, Snapshot
 from headrace.values.codec import decode_error
 from headrace.values.text import iso, shown_seconds
 
@@ -90,10 +90,15 @@ def job_document(job: Snapshot) -> dict[str, Any]:
         "after": list(job.after),
         "lane": None if job.lane is None else asdict(job.lane),
         "tags": list(job.tags),
+        "expires": None if job.expires is None else _expiry(job.expires),
         "tracked": job.tracked,
         "schedule": job.schedule,
         "tick": iso(job.tick),
     }
+
+
+def _expiry(expires: Expiry) -> dict[str, Any]:
+    return {"at": iso(expires.at), "seconds_after_due": None if expires.after is None else expires.after / 1000}
 
 
 def history_document(entry: HistoryRecord) -> dict[str, Any]:

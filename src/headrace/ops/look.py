@@ -60,7 +60,7 @@ class JobDetails(Struct, frozen=True):
 
     def document(self) -> dict[str, Any]:
         history = [history_document(entry) for entry in self.history or ()]
-        return {**job_document(self.job), "attempts": [document(run) for run in self.attempts], "history": history}
+        return {**job_document(self.job), "runs": [document(run) for run in self.attempts], "history": history}
 
 
 def job_course(app: Headrace, part: str) -> Course[JobDetails]:

@@ -34,6 +34,13 @@ Make = Callable[..., "PostgresStore"]
 READ_ONLY = "options=-c%20default_transaction_read_only%3Don"
 
 
+@pytest.mark.parametrize("query", ["DELETE FROM jobs", "INSERT INTO jobs DEFAULT VALUES", "nonsense"])
+def test_a_query_that_does_not_only_read(make: Make, query: str) -> None:
+    store = make()
+    with pytest.raises(ConfigurationError, match="This query can't be run"):
+        store.run(store.sql(query, []))
+
+
 def test_no_server(make: Make) -> None:
     with pytest.raises(
         StoreUnavailable, match="PostgreSQL at postgresql://me:\\*\\*\\*@/db, schema headrace cannot be reached"

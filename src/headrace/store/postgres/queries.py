@@ -25,7 +25,7 @@ def run(tx: Transaction, query: str, values: Sequence[Any]) -> Rows:
         (found,) = wire.run([(text, tuple(values))], prepare=False)
         if found.nfields:
             return Rows(tuple((found.fname(place) or b"").decode() for place in range(found.nfields)), rows_of(found))
-    except (psycopg.ProgrammingError, psycopg.DataError) as error:
+    except (psycopg.ProgrammingError, psycopg.DataError, psycopg.errors.ObjectNotInPrerequisiteState) as error:
         said = error.diag.message_primary or str(error)
         raise ConfigurationError(f"This query can't be run: {said}. (The views are jobs and schedules.)") from error
     except psycopg.errors.ReadOnlySqlTransaction:
