@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Make = Callable[..., "PostgresStore"]
 LONG = 20.0
-PLAYS = 15
+PLAYS = 33
 """Into how many parts the messages of a long scene are divided."""
 _numbers = itertools.count(1)
 
