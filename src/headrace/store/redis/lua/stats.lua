@@ -77,22 +77,25 @@ function stats.count(queue, at, what, by)
   sums[what] = sums[what] + (by or 1)
 end
 
--- slot -> field -> how many
-local gone, counted_since = {}, (floor(now / SLOT) - SLOTS) * SLOT
+-- Of jobs that go: queue -> slot -> how many came in it, and ended in it.
+local came, ended, counted_since = {}, {}, (floor(now / SLOT) - SLOTS) * SLOT
 
-local function is_gone(field, at)
-  local slot = floor(at / SLOT)
-  local fields = gone[slot] or {}
-  gone[slot], fields[field] = fields, (fields[field] or 0) + 1
+local function in_slot(queues, queue, at)
+  local slots, slot = queues[queue], floor(at / SLOT)
+  if not slots then
+    slots = {}
+    queues[queue] = slots
+  end
+  slots[slot] = (slots[slot] or 0) + 1
 end
 
--- A job goes that came, and ended if `finished` is given, at these times.
+-- A job goes that came, and ended if `finished` is given, at these times. (This runs for every job there ever is.)
 function stats.gone(queue, created, finished)
   if created >= counted_since then
-    is_gone('c' .. queue, created)
+    in_slot(came, queue, created)
   end
   if finished and finished >= counted_since then
-    is_gone('e' .. queue, finished)
+    in_slot(ended, queue, finished)
   end
 end
 
@@ -144,6 +147,15 @@ function changed_stats()
         if change.is_new then
           check_type(PREFIX .. 'stats', 'zset')
         end
+      end
+    end
+  end
+  local gone = {}
+  for kind, queues in pairs({ c = came, e = ended }) do
+    for queue, slots in pairs(queues) do
+      for slot, number in pairs(slots) do
+        gone[slot] = gone[slot] or {}
+        gone[slot][kind .. queue] = number
       end
     end
   end
