@@ -211,7 +211,7 @@ class JobOptions(TypedDict, total=False):
         Option(
             *(
                 _unless_none(_check_expires),
-                "Fail it unless it starts so long after it is due, or by an ISO time.",
+                "Fail it unless it starts within this time of being due, or by an ISO time.",
             ),
             facet=Facet.EXPIRY,
             metavar="WHEN",

@@ -473,7 +473,5 @@ def _what_runs(app: Headrace, definition: Definition, changes: ScheduleEdits) ->
     try:
         arguments.decode(definition.body)
     except ArgumentsError as error:
-        raise ConfigurationError(
-            f"The schedule's arguments don't fit {name}: {error} Write args= or kwargs=, too."
-        ) from None
+        raise ConfigurationError(f"The schedule keeps its arguments, but {error}. Give it others, too.") from None
     return {"task": name}

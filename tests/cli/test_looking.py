@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -117,8 +118,9 @@ def test_tables_fit_eighty_columns(command: str, lived: Headrace, run: Run) -> N
 
 
 def test_ids_are_never_cut(lived: Headrace, run: Run, ask: Ask) -> None:
-    output = run("jobs", env={"COLUMNS": "60"}).stdout
+    output = run("jobs", env={"COLUMNS": "64"}).stdout
     assert all(job["id"] in output for job in ask("jobs")["jobs"])
+    assert all(re.search(r"  (.+ ago|just now|in \d+ \w+)$", line.rstrip()) for line in output.splitlines()[1:]), output
 
 
 def test_nothing_is_cut_in_a_pipe(lived: Headrace, run: Run) -> None:

@@ -40,7 +40,8 @@ def why(ask: Callable[..., Any], run: Run) -> Say:
 
     def say(job_id: str) -> tuple[str, str]:
         found = ask("why", job_id)
-        assert run("why", job_id).stdout.strip().startswith(f"{found['state']}: ")
+        state, begins = found["state"], found["sentence"][:10]
+        assert run("why", job_id).stdout.startswith(begins if begins.startswith(state) else f"{state}: {begins}")
         return found["reason"], re.sub(r"(\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d \S+ \([^)]*\)", "*", found["sentence"])
 
     return say

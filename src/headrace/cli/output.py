@@ -82,8 +82,8 @@ def show_table(
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for heading in headings:
         table.add_column(
-            heading.upper(),
-            no_wrap=heading not in folds.split(),
+            Text(heading.upper(), overflow="ellipsis"),
+            no_wrap=heading in whole.split(),  # rich makes the widest of the other columns narrower, and cuts none
             overflow="fold" if heading in folds.split() else "ellipsis",
             min_width=max((len(row[headings.index(heading)]) for row in rows), default=0)
             if heading in whole.split()
@@ -91,7 +91,10 @@ def show_table(
             justify="right" if heading in numbers.split() else "left",
         )
     for row in rows:
-        table.add_row(*(cell(text) for text in row))
+        cells = [cell(text) for text in row]
+        for heading, shown in zip(headings, cells, strict=True):
+            shown.no_wrap = heading not in folds.split()
+        table.add_row(*cells)
     console().print(table)
 
 

@@ -29,4 +29,5 @@ def why_command(job_id: str, store: str | None, app_path: str | None, as_json: b
     if as_json:
         show_json({"id": job.id, "state": job.state.value, "reason": found.reason, "sentence": found.sentence})
     else:
-        click.echo(visible(f"{job.state.value}: {found.sentence}"))
+        state = "" if found.sentence.startswith(job.state.value) else f"{job.state.value}: "
+        click.echo(visible(f"{state}{found.sentence}"))
