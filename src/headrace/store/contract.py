@@ -172,6 +172,13 @@ class TakingWaiter(Waiter, Protocol):
         """
 
 
+@runtime_checkable
+class NearWaiter(Waiter, Protocol):
+    """A waiter of a store where any thread may wait and then exchange: the one that will run what comes."""
+
+    near: bool
+
+
 class Guard(Protocol):
     """Keeps a session alive for exactly as long as a process lives, where a store can notice that.
 

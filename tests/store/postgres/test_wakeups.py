@@ -6,13 +6,16 @@ where the test wants them.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from headrace import Headrace
 from headrace.store.postgres.statements import PUTS
+from headrace.store.postgres.wakeup import Sleeper
 
 from .scenes import Aside, Session, connect, jobs, sleep_until_news, wait_until, waiting
 
@@ -206,3 +209,21 @@ def test_where_nothing_can_be_heard_waiters_poll(store: PostgresStore, monkeypat
         sleeping = sleep_until_news(waiter)
         store.run(store.put(jobs()))
         assert sleeping.answer()
+
+
+def test_an_idle_worker_waits_in_the_thread_that_runs_what_comes(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: set[str] = set()
+    wait = Sleeper.wait
+
+    def noted(self: Sleeper, timeout: float | None) -> bool:
+        waited.add(threading.current_thread().name)
+        return wait(self, timeout)
+
+    monkeypatch.setattr(Sleeper, "wait", noted)
+    app = Headrace(store.url)
+    where = app.task(name="where")(lambda: threading.current_thread().name)
+    with closing(app), app.worker():
+        wait_until(lambda: any(name.startswith("headrace-job") for name in waited))
+        assert where.enqueue().result(timeout=LONG) in waited

@@ -39,7 +39,6 @@ ATTEMPTS = 10
 CONNECTIONS_TO_TRY = 3
 LONGEST_PAUSE = 5_000
 """Milliseconds until the server ends a transaction whose process does not go on: others wait for its locks."""
-MAYBE = "{}: the connection broke before the answer came. It may or may not have been done."
 INTRODUCE = frozenset({"control_set", "block_put", "audience_set"})
 """From these statements on, plain exchanges and puts are no longer enough: those under way are waited for."""
 
@@ -128,7 +127,8 @@ class Database:
                     if self._pool is not None and self._pool.lends:
                         self._pool.replace_broken()
                     if unsure() and not isinstance(error, troubles.TOO_SLOW):
-                        raise MaybeApplied(MAYBE.format(self.where)) from error
+                        maybe = "the connection broke before the answer came. It may or may not have been done."
+                        raise MaybeApplied(f"{self.where}: {maybe}") from error
                     if not left:
                         raise troubles.explain(self.where, error) from error
                 finally:

@@ -17,13 +17,9 @@ from headrace.store.postgres.arrays import Numbers, Texts, columns
 from headrace.store.postgres.database import Database
 from headrace.store.postgres.statements import NOT_PLAIN
 from headrace.store.postgres.wire import rows_of
-from headrace.store.sql.codes import AFTER, LARGE_BODY, RECURRING
 from headrace.store.sql.settle import Request
-from headrace.store.sql.take import leases
+from headrace.store.sql.take import BESIDE, leases
 from headrace.store.sql.transaction import INLINE, Guards, Transaction
-
-_MORE = AFTER | LARGE_BODY | RECURRING
-"""A lease of such a job tells what other tables have."""
 
 
 def put(database: Database, jobs: Sequence[NewJob]) -> bool:
@@ -62,8 +58,8 @@ def _is_simply_done(outcome: Outcome) -> bool:
     return is_simple and (outcome.result is None or len(outcome.result) <= INLINE)
 
 
-def exchange(database: Database, request: Request, guards: Guards) -> tuple[ExchangeReply, bool] | None:
-    """The reply, and whether it was recorded. None: the rules have to."""
+def exchange(database: Database, request: Request, guards: Guards) -> tuple[ExchangeReply, bool] | tuple[()] | None:
+    """The reply, and whether it was recorded. Empty, as queues are more than plain, or None: the rules have to."""
     take, names = request.take, request.names
     outcomes = sorted(request.outcomes, key=lambda outcome: outcome.ref)  # rows are locked in this order
     runs = [(o.ref, o.token, o.began, o.ended, o.charge is Charge.ATTEMPT, o.result, o.data) for o in outcomes]
@@ -71,13 +67,13 @@ def exchange(database: Database, request: Request, guards: Guards) -> tuple[Exch
     values = (*columns("nnnnnbb", runs), Numbers(request.started), *wanted, request.steady)
     found = _or_not(database, "exchange_plain", (request.session, request.number, request.unrecorded, *values))
     if found is None or not found.ntuples:
-        return None
+        return None if found is None else ()
     (next_due, now, *_, next_tick, _, recorded), *rows = rows_of(found)
     taken = _leases(database, rows, guards)
     return ExchangeReply([Verdict.OK] * len(outcomes), taken, now, next_due, next_tick), bool(recorded)
 
 
 def _leases(database: Database, rows: list[Any], guards: Guards) -> list[Lease]:
-    if any(flags & _MORE for *_, flags in rows):
+    if any(flags & BESIDE for *_, flags in rows):
         return database.read(lambda tx: leases(tx, rows), guards)
     return leases(cast("Transaction", None), rows)  # nothing needs to be looked up

@@ -87,6 +87,7 @@ class PostgresStore(SqlStore):
             self.database.close()
             raise
         self._place = ""
+        self._by_rules = 0
 
     @property
     def durability(self) -> Durability:
@@ -199,7 +200,8 @@ class PostgresStore(SqlStore):
     def _exchange(self, request: settle.Request) -> Operation[ExchangeReply]:
         def attempt() -> ExchangeReply | None:
             done = plain.exchange(self.database, request, self._guards)
-            if done is None:
+            if not done:
+                self._by_rules = 0 if done is None else 7  # the queues are more than plain, and will be for a while
                 return None
             reply, recorded = done
             if not recorded:
@@ -214,7 +216,10 @@ class PostgresStore(SqlStore):
             step.ahead = ("session_get", (request.session,)), *about
             return step
 
-        return _Quick(attempt, by_rules) if plain.is_plain(request) else by_rules()
+        if self._by_rules or not plain.is_plain(request):
+            self._by_rules = max(0, self._by_rules - 1)
+            return by_rules()
+        return _Quick(attempt, by_rules)
 
     def _note(self, request: settle.Request, reply: ExchangeReply) -> None:
         """What a worker has been told: later news is news, and a worker that is full is not woken for work."""

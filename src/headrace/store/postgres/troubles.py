@@ -20,8 +20,7 @@ from headrace.errors import (
 
 PASSES = (errors.DeadlockDetected, errors.SerializationFailure)
 """The transaction was rolled back because of others: repeating it helps."""
-TOO_SLOW = (errors.IdleInTransactionSessionTimeout, errors.lookup("25P04"))
-"""The server has ended a transaction that had sent nothing for too long, and rolled it back."""
+TOO_SLOW = (errors.IdleInTransactionSessionTimeout, errors.lookup("25P04"))  # the server has rolled it back
 
 Meaning = tuple[str, type[HeadraceError], str]
 """Codes, and what an error with one of them is to users. `{said}` stands for the server's words."""

@@ -116,6 +116,8 @@ class Listener:
 class Sleeper:
     """A waiter."""
 
+    near = True
+
     def __init__(
         self,
         listener: Listener,

@@ -217,7 +217,7 @@ _ref, _flags = itemgetter(2), itemgetter(-1)
 
 def leases(tx: Transaction, rows: list[Any], within: dict[int, int | None] | None = None) -> list[Lease]:
     """From the columns of the statement `line`, in their order. `within`: how soon those in lanes start, if known."""
-    beside = _Beside(tx, [(_ref(row), flags) for row in rows if (flags := _flags(row)) & _BESIDE], within)
+    beside = _Beside(tx, [(_ref(row), flags) for row in rows if (flags := _flags(row)) & BESIDE], within)
     bodies, extras = beside.bodies, beside.extras
     return [
         Lease(
@@ -233,7 +233,8 @@ def leases(tx: Transaction, rows: list[Any], within: dict[int, int | None] | Non
 
 
 _WITH_EXTRAS = AFTER | RECURRING | LANED
-_BESIDE = _WITH_EXTRAS | LARGE_BODY
+BESIDE = _WITH_EXTRAS | LARGE_BODY
+"""A lease of such a job tells what other tables have."""
 
 
 class _Beside:

@@ -135,10 +135,11 @@ BEGIN
         RETURN;
     END IF;
     SELECT
-        seq, timeout, seen,
+        seq, seen,
         (SELECT due FROM {SCHEMA}.job WHERE state = {SCHEDULED} ORDER BY due LIMIT 1) AS first_due,
         (SELECT next FROM {SCHEMA}.schedule WHERE paused = 0 AND next IS NOT NULL ORDER BY next LIMIT 1) AS next_tick
-    FROM {SCHEMA}.session WHERE id = _session AND closed IS NULL AND number < _number AND _unrecorded < _number INTO own;
+    FROM {SCHEMA}.session WHERE id = _session AND closed IS NULL AND number < _number AND _unrecorded < _number
+        AND (_steady < seen + timeout OR NOT EXISTS (SELECT 1 FROM {SCHEMA}.job WHERE state = {RUNNING} AND job.session = session.seq)) INTO own;
     IF own.seq IS NULL THEN
         RETURN;
     END IF;
@@ -149,9 +150,6 @@ BEGIN
     THEN
         negative := own.first_due; due := _now; created := own.next_tick; flags := 0;
         RETURN NEXT; RETURN;
-    END IF;
-    IF _steady >= own.seen + own.timeout AND EXISTS (SELECT 1 FROM {SCHEMA}.job WHERE state = {RUNNING} AND session = own.seq) THEN
-        RETURN;
     END IF;
     UPDATE {SCHEMA}.session SET
         seen = _steady, seen_at = _now, number = _number, answer = decode(repeat('{OK}', settles::integer), 'hex')
