@@ -120,7 +120,7 @@ class StoreHolder:
             self.require(facet, what or f"{option}=")
 
     def sql(self, query: str, *values: Any) -> list[dict[str, Any]]:
-        """Look at a SQLite store with one statement that reads. `values` are for its question marks.
+        """Look at a SQLite or PostgreSQL store with one statement that reads. `values` are for its question marks.
 
         Python's `sqlite3` is not safe for that in a process that uses headrace; see docs/stores/sqlite.md.
 

@@ -24,7 +24,7 @@ LACKS = {
 @pytest.mark.parametrize("needed", Facet)
 def test_a_refusal_says_what_is_missing_and_where_it_is_found(needed: Facet) -> None:
     store = SqliteStore("sqlite:///:memory:")
-    where = "SQLite or PostgreSQL store" if needed is Facet.SQL else "native store (sqlite:///..., redis://...)"
+    where = "SQLite or PostgreSQL store" if needed is Facet.SQL else "native store (sqlite://, postgresql://, redis://)"
     missing = f"has no {LACKS[needed]}: use a {where} for that."
     assert str(refusal(store, needed)) == f"sqlite:///:memory: {missing}"
     assert str(refusal(store, needed, asked="x()")) == f"x() can't be used with sqlite:///:memory:, which {missing}"

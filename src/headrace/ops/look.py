@@ -316,7 +316,7 @@ tags, atags = forms(tags_course)
 
 
 def sql_course(app: Headrace, query: str, values: Sequence[Any] = ()) -> Course[Rows]:
-    """Look at a SQLite store with one statement that reads. `values` are for its question marks."""
+    """Look at a SQLite or PostgreSQL store with one statement that reads. `values` are for its question marks."""
     return (yield from ask(facet(app.store, Sql).sql(query, values)))
 
 

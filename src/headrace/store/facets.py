@@ -487,5 +487,7 @@ def refusal(store: Store, needed: Facet, lacks: str = "", asked: str = "") -> Un
     """What to raise where a store lacks a facet. `lacks`: what it has not got; `asked`: what needs it."""
     place = shown_url(store.url)
     subject = f"{asked} can't be used with {place}, which" if asked else place
-    others = "SQLite or PostgreSQL store" if needed is Facet.SQL else "native store (sqlite:///..., redis://...)"
+    others = (
+        "SQLite or PostgreSQL store" if needed is Facet.SQL else "native store (sqlite://, postgresql://, redis://)"
+    )
     return Unsupported(f"{subject} has no {lacks or _LACKS.get(needed, needed.value)}: use a {others} for that.")

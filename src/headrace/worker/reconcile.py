@@ -41,7 +41,7 @@ def reconcile(app: Headrace) -> None:
         if app.declared:
             raise Unsupported(
                 f"{shown_url(app.store.url)} has no schedules, and the app declares {min(app.declared)!r}: "
-                "use a native store (sqlite:///..., redis://...) for that."
+                "use a native store (sqlite://, postgresql://, redis://) for that."
             )
         return
     schedules = facet(app.store, Schedules)
