@@ -211,6 +211,27 @@ def test_a_family_stays_with_its_job_that_runs(make: Make) -> None:
     assert set(waiting(there.store)) == {"alone"}
 
 
+@pytest.mark.parametrize("at_once", [1, 2, 100])
+def test_a_family_stays_with_its_job_whose_key_is_taken(
+    make: Make, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    monkeypatch.setattr(ops, "AT_ONCE", at_once)
+    here, there = make("sqlite"), make("sqlite")
+    put(there.store, "theirs", unique_key="k")
+    put(here.store, "first", "alone", queue="other")
+    put(here.store, "mine", unique_key="k", after=("first",))
+    put(here.store, "last", after=("mine",))
+    drained = ops.drain(here, there)
+    assert (drained.jobs, {left.why: left.number for left in drained.left}) == (
+        1,
+        {"Job theirs has its unique key 'k'.": 1, "It is related to a job that can't be carried.": 2},
+    )
+    assert set(waiting(there.store)) == {"theirs", "alone"}
+    assert waiting(here.store) == {"first": State.READY, "mine": State.BLOCKED, "last": State.BLOCKED}
+    assert {state_of(here.store, name).queue for name in ("mine", "last")} == {"default"}
+    assert here.store.run(here.store.controls()) == []
+
+
 @pytest.mark.parametrize("point", STEPS)
 @pytest.mark.parametrize("passes", [1, 2])
 def test_a_family_whose_drain_was_killed_moves_once(

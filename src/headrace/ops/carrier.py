@@ -103,15 +103,17 @@ class Carrier:
     def __init__(self, source: Store, target: Store, names: Names, reasons: Reasons) -> None:
         self.source, self.target, self.names, self.reasons = source, target, names, reasons
         self.related: set[str] = set()
-        """Jobs that move with their families only."""
+        """Jobs of the source that move with their families only."""
 
     def refuses(self, family: Family, at_once: int) -> str:
         """Why a family stays, which is noted for each of its jobs; nothing if it can move."""
-        why = family.tied
+        why, related = family.tied, "It is related to a job that can't be carried."
+        if not why and any(f"job {name}" in self.reasons.ids for name in family.ids):
+            why = related
         for part in () if why else parts(family.ids, at_once):
             jobs = [job for job in self.source.run(self.source.get(part)) if job is not None]
             if len(self.acceptable(jobs)) < len(jobs):
-                why = "It is related to a job that can't be carried."
+                why = related
         for name in family.ids if why else ():
             self.reasons.add(f"job {name}", why)
         return why

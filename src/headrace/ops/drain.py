@@ -212,8 +212,9 @@ def _move_families(source: Store, carry: Carrier) -> Iterator[int]:
             jobs, before = [job for job in source.run(source.get(part)) if job is not None], len(brought)
             for queue, claimed in groupby(jobs, lambda job: base(job.queue)):
                 brought += _all_brought(source, queue, list(claimed), carry)
-            if len(brought) < before + len(jobs):
-                break  # the target has refused one: what comes after it stays
+            if len(brought) < before + len(jobs):  # another job at the target has a unique key of one of them
+                brought = _take_back(source, brought, carry)
+                break
         _give_back(source, carry, family.ids)
         for some in parts(brought, AT_ONCE) if carry.parks else ():
             carry.release(some)
@@ -221,7 +222,21 @@ def _move_families(source: Store, carry: Carrier) -> Iterator[int]:
         for some in parts(brought[::-1], AT_ONCE):
             source.run(source.delete([job.id for job in some]))
             _reach("drain.deleted")
+            carry.related -= {job.id for job in some}
             yield len(some)
+
+
+def _take_back(source: Store, brought: Sequence[Snapshot], carry: Carrier) -> list[Snapshot]:
+    """Remove jobs from the target that are parked there, as another one of their family can't come. Which remain:
+    those that a drain before this one has brought, and may have released."""
+    if not carry.parks:
+        return list(brought)
+    parked = [job for job in reversed(brought) if job.queue.endswith(CLAIMED)]
+    for job in parked:
+        source.run(facet(source, Editing).edit([job.id], Edit(queue=job.queue)))
+    for part in parts([job.id for job in parked], AT_ONCE):
+        carry.target.run(carry.target.delete(part))
+    return [job for job in brought if not job.queue.endswith(CLAIMED)]
 
 
 def _claim(source: Store, ids: Sequence[str]) -> bool:
@@ -255,7 +270,7 @@ def _give_back(source: Store, carry: Carrier, ids: Sequence[str]) -> None:
 
 def _next_in_line(source: Store, queue: str, behind: int, carry: Carrier) -> list[Snapshot]:
     """The next jobs of a queue that may be moved: in line, then those for later, then those that their lanes block."""
-    ready = source.run(facet(source, Editing).peek(queue, AT_ONCE + behind))
+    ready = source.run(facet(source, Editing).peek(queue, AT_ONCE + behind + min(len(carry.related), MOST_LEFT)))
     found = [job for job in ready if not _stays(job, carry)]
     if found:
         return found[:AT_ONCE]
