@@ -128,7 +128,7 @@ def take_back_command(
 ) -> None:
     """Take running jobs away from their workers.
 
-    They go back in line. No attempt is spent. The worker is told; what its run still does is in vain.
+    They go back in line. No attempt is spent. The worker stops its run, and the outcome of that does not count.
 
     \b
     Examples:

@@ -3,7 +3,8 @@
 A step of a native store or Qless claims jobs: it moves them into a paused queue of the source, where no worker gets
 them; puts them at the target under their own ids; and deletes them at the source. A native target gets them parked, so
 that none is run before a second queue of the source says that it was brought; a drain that continues after a crash
-finds in these queues how far each job has come, whatever the target has done with it meanwhile. The wires of other
+finds in these queues how far each job has come, whatever the target has done with it meanwhile. Jobs that dependencies
+relate move as one family, all or none: a store fails a job whose parent is removed. The wires of other
 systems have no such place: there a step leases jobs like a worker, puts them at the target under ids made of theirs,
 and settles them as done.
 """
