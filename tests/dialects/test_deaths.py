@@ -95,7 +95,7 @@ def test_jobs_of_a_killed_process_run_again_at_once(place: str, runs: Callable[[
         seconds = max(run.at for run in again) - killed
         print(f"from the death of a process to the next start of its jobs: {seconds:.2f} s")
         assert seconds < AT_ONCE, worker.log
-        worker.logged(r"returned 3 jobs of a dead process to their queues")
+        worker.logged(r"jobs of a dead process returned to their queues: 3")
 
 
 @pytest.mark.parametrize("place", ["workkit", "hworker"], indirect=True)

@@ -346,7 +346,7 @@ class Supervisor:
             crashpoints.reach("close.after")
         if given_back:
             log.warning(
-                "returned %d jobs of a dead process to their queues", len(given_back), extra={"event": "jobs_returned"}
+                "jobs of a dead process returned to their queues: %d", len(given_back), extra={"event": "jobs_returned"}
             )
         return len(given_back)
 
