@@ -19,7 +19,7 @@ OUTCOMES = ("passed", "failed", "error", "skipped", "xfailed")
 def run(version: str, options: list[str]) -> tuple[int, dict[str, int], float]:
     """The exit code, how many tests ended how, and how long it took."""
     began = time.monotonic()
-    command = [sys.executable, "-m", "pytest", "-q", "-k", "postgres", *FOLDERS, *options]
+    command = [sys.executable, "-m", "pytest", "-k", "postgres", *FOLDERS, *options]
     environment = {**os.environ, "HEADRACE_TEST_POSTGRES": version}
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:

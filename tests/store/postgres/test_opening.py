@@ -154,7 +154,8 @@ def refusal(use: Callable[[], object]) -> str:
 
 def uses(store: PostgresStore) -> list[Callable[[], object]]:
     """What clients and workers do."""
-    plain, special = jobs(), jobs(1, tags=("red",), lane=Lane("a", limit=1), unique_key="key")
+    plain = jobs()
+    special = jobs(1, tags=("red",), lane=Lane("a", limit=1), unique_key=f"as {plain[0].id}")
 
     def work() -> None:
         session = Session(store)
