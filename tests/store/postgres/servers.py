@@ -148,19 +148,33 @@ class Server:
     def kill(self, how: signal.Signals = signal.SIGKILL) -> None:
         """SIGKILL reaches its children as well, as a power cut would."""
         if self.process is not None:
+            children = []
             if how is signal.SIGKILL:
-                for child in Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split():
+                self.process.send_signal(signal.SIGSTOP)  # so that it starts no more of them
+                _wait_until_state(self.process.pid, "TZ")
+                folder = Path(f"/proc/{self.process.pid}/task/{self.process.pid}")
+                children = [int(child) for child in (folder / "children").read_text().split()]
+                for child in children:
                     with contextlib.suppress(ProcessLookupError):
-                        os.kill(int(child), signal.SIGKILL)
+                        os.kill(child, signal.SIGKILL)
             self.process.send_signal(how)
             self.process.wait()
             self.process = None
+            for child in children:  # as long as one has the shared memory, no new server starts
+                _wait_until_state(child, "ZX")
 
     def close(self) -> None:
         self.kill(signal.SIGQUIT)
         shutil.rmtree(self.folder, ignore_errors=True)
         if self in _servers:
             _servers.remove(self)
+
+
+def _wait_until_state(pid: int, states: str) -> None:
+    """Wait until a process is in one of these states of the kernel's, or gone."""
+    with contextlib.suppress(OSError):
+        while Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in states:
+            time.sleep(0.002)
 
 
 _servers: list[Server] = []

@@ -78,7 +78,7 @@ def test_a_replica_that_is_promoted_takes_over(pair: Pair) -> None:
         try:
             wait_until(lambda: len(done) > 20)
             primary.kill()
-            replica.sql("SELECT pg_promote()")
+            replica.sql("SELECT pg_promote(false)")  # one that waits may be what the rest of the recovery waits for
             before = len(acknowledged)
             wait_until(lambda: len(acknowledged) > before + 20)
         finally:
