@@ -84,7 +84,7 @@ def measure(server: Server, jobs: int) -> list[Tenth]:
     store = PostgresStore(server.url(), keep_count=KEPT)
 
     def facts() -> Facts:
-        store.database.borrow(lambda connection: connection.execute("SELECT pg_stat_force_next_flush()"))
+        store.database.borrow(lambda wire: wire.query("SELECT pg_stat_force_next_flush()"))
         return Facts(*server.sql(FACTS)[0])
 
     passage, tenths, before = Passage(store), [], facts()

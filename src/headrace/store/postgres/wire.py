@@ -27,7 +27,7 @@ _BINARY, _FAILED, _SYNC = int(pq.Format.BINARY), int(pq.ExecStatus.FATAL_ERROR),
 class Wire:
     """A connection that one thread uses at a time: our own, or one that the app's pool has lent."""
 
-    def __init__(self, connection: Any, *, prepare: bool = False, give_back: Callable[[], None] | None = None) -> None:
+    def __init__(self, connection: Any, give_back: Callable[[], None] | None = None, *, prepare: bool = False) -> None:
         self.connection = connection
         self.pgconn: PGconn = connection.pgconn
         self.give_back = give_back
@@ -36,10 +36,9 @@ class Wire:
         self._poll = select.poll()
         self._poll.register(self.pgconn.socket, select.POLLIN)
         self._names: dict[tuple[str, tuple[int, ...]], bytes] | None = {} if prepare else None
-        """The statements that are prepared, by text and types of values. None: here none is."""
+        """The statements that are prepared, by text and types of values. None: when it is lent again, none is known."""
 
     def close(self) -> None:
-        """End it."""
         if self.give_back is None:
             self.connection.close()
         else:

@@ -140,9 +140,7 @@ BEGIN
         (SELECT next FROM {SCHEMA}.schedule WHERE paused = 0 AND next IS NOT NULL ORDER BY next LIMIT 1) AS next_tick
     FROM {SCHEMA}.session WHERE id = _session AND closed IS NULL AND number < _number AND _unrecorded < _number
         AND (_steady < seen + timeout OR NOT EXISTS (SELECT 1 FROM {SCHEMA}.job WHERE state = {RUNNING} AND job.session = session.seq)) INTO own;
-    IF own.seq IS NULL THEN
-        RETURN;
-    END IF;
+    IF NOT FOUND THEN RETURN; END IF;
     IF settles = 0 AND cardinality(_started) = 0 AND coalesce(own.first_due > _now, TRUE)
         AND _steady < own.seen + coalesce((SELECT value FROM {SCHEMA}.setting WHERE name = 'max-worker-age'), {SILENT}) / 4
         AND NOT EXISTS (SELECT 1 FROM {SCHEMA}.job WHERE state = {READY} AND queue = ANY (_queues))
@@ -154,9 +152,7 @@ BEGIN
     UPDATE {SCHEMA}.session SET
         seen = _steady, seen_at = _now, number = _number, answer = decode(repeat('{OK}', settles::integer), 'hex')
     WHERE seq = own.seq AND closed IS NULL AND number < _number;
-    IF NOT FOUND THEN  -- since it was read
-        RETURN;
-    END IF;
+    IF NOT FOUND THEN RETURN; END IF;  -- since it was read
     IF settles > 0 THEN
         _lag := _now - _lag;
         WITH settled AS (
