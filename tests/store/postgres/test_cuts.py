@@ -58,7 +58,7 @@ def cut_at_every_message(wire: Wire, prepare: Callable[[], Scene]) -> None:
     chosen = {*range(0, len(messages), -(-len(messages) // volume(PLAYS)))}
     chosen.update(*(range(commit - 1, commit + 2) for commit in commits))
     cuts = [play(wire, prepare, number)[1] for number in sorted(chosen)]
-    assert sum(cuts) >= len(chosen) - 2, "now and then there is a message less to cut"
+    assert sum(cuts) >= max(1, len(chosen) - 2), "now and then there is a message less to cut"
 
 
 def play(wire: Wire, prepare: Callable[[], Scene], number: int | None) -> tuple[list[bytes], int]:
