@@ -6,6 +6,7 @@ import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -66,7 +67,7 @@ ASYNC = pytest.mark.parametrize("lender", [async_pool_of_psycopg, async_engine_o
 
 
 def take_all(pool: Any) -> list[Any]:
-    take = pool.raw_connection if isinstance(pool, sqlalchemy.Engine) else pool.getconn
+    take = pool.raw_connection if isinstance(pool, sqlalchemy.Engine) else partial(pool.getconn, timeout=20)
     return [take() for _ in range(SIZE)]
 
 
@@ -76,6 +77,8 @@ def give_back(pool: Any, taken: list[Any]) -> None:
             connection.close()
         else:
             pool.putconn(connection)
+    if not isinstance(pool, sqlalchemy.Engine):  # a thread of the pool takes them
+        wait_until(lambda: pool.get_stats()["pool_available"] == SIZE)
 
 
 def cut(url: str, name: str) -> None:
