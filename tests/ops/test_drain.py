@@ -324,6 +324,18 @@ def test_a_key_that_is_taken_leaves_the_job_where_it_was(make: Make) -> None:
     assert (job.state, job.queue) == (State.READY, "default")
 
 
+def test_a_queue_that_is_given_up_is_reported(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ops, "AT_ONCE", 1)
+    monkeypatch.setattr(ops, "MOST_LEFT", 1)
+    here, there = make("sqlite"), make("hworker")
+    put(here.store, "refused", tags=("urgent",))
+    put(here.store, "behind")
+    refusal, given_up = ops.drain(here, there).left
+    assert refusal.example == "job refused"
+    assert given_up == Left(ops.GIVEN_UP, 1, "queue default")
+    assert set(waiting(here.store)) == {"refused", "behind"}
+
+
 def test_it_stops_between_steps_and_keeps_to_its_rate(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ops, "AT_ONCE", 2)
     here, there = make("sqlite"), make("sqlite")

@@ -48,6 +48,10 @@ AT_ONCE = 100
 """How many jobs one step moves, at most."""
 MOST_LEFT = 1_000
 """How many jobs may stay behind in a queue before the drain gives the queue up: it meets them again and again."""
+GIVEN_UP = (
+    f"{MOST_LEFT:,} jobs at the head of the line can't be moved, and those behind them were not looked at. See to "
+    "those at the head, and start the drain again."
+)
 IDLE_SECONDS = 1.0
 
 AS_THEY_ARE = Names()
@@ -196,6 +200,8 @@ def _claim_and_move(source: Store, carry: Carrier) -> Iterator[int]:
                 source.run(editing.edit(ids, Edit(queue=queue + CLAIMED)))
                 claimed = [job for job in source.run(source.get(ids)) if job is not None and job.state in WAITING]
                 yield _move(source, queue, [job for job in claimed if job.queue == queue + CLAIMED], carry)
+        if behind >= MOST_LEFT:
+            carry.reasons.add(f"queue {queue}", GIVEN_UP)
         for name in kept:
             source.run(queues.resume(name))
 
@@ -350,6 +356,8 @@ def _lease_and_move(source: Store, carry: Carrier) -> Iterator[int]:
                 source.run(source.exchange(session, number, outcomes))
                 outcomes = []
             yield len(moved)
+        else:
+            carry.reasons.add("all queues", GIVEN_UP)
     finally:
         source.run(source.exchange(session, number + 1, [*outcomes, *kept]))
         source.run(source.close_session(session))
