@@ -17,14 +17,21 @@ from headrace.values.clock import Clock, SystemClock
 DEFAULT_URL = "sqlite:///headrace.db"
 
 
+class _OpenedWhenNeeded:
+    """Stands for the store until it is an attribute of the app. (`__getattr__` would slow all attributes down.)"""
+
+    def __get__(self, holder: StoreHolder | None, owner: type) -> Store | _OpenedWhenNeeded:
+        return self if holder is None else holder._open()
+
+
 class StoreHolder:
     """What an app knows about its store. The base of `Headrace`."""
 
     url = HiddenUrl()
     """Where the jobs live, with its password if there is one: `shown_url` leaves that out."""
 
-    store: Store
-    """The store. It is opened when first needed (`__getattr__`), and a plain attribute from then on."""
+    store = cast("Store", _OpenedWhenNeeded())
+    """The store. It is opened when first needed, and a plain attribute from then on."""
 
     def __init__(self, url: str | None, clock: Clock | None, pool: object | None = None) -> None:
         if url is not None and not isinstance(url, str):
@@ -39,9 +46,7 @@ class StoreHolder:
         """What each `testing()` put in place, the innermost last. While there is one, nothing opens `url`."""
         self._opening = reentrant_lock()
 
-    def __getattr__(self, name: str) -> Any:
-        if name != "store":
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+    def _open(self) -> Store:
         if is_mine(self._opening):
             raise StoreBusy(
                 "The store is just being opened by this very thread, which this code interrupts (a signal handler, "
