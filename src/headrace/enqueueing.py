@@ -10,7 +10,6 @@ from headrace.errors import ArgumentsError, JobExists
 from headrace.job import Job, state_after_put
 from headrace.records import NewJob, Put
 from headrace.store.batches import counting, pieces
-from headrace.store.contract import Operation
 from headrace.task import Call
 from headrace.transactions import arequire_known, connection_for, open_block, putting, require_known
 
@@ -31,6 +30,8 @@ class _Batch(NamedTuple):
 def _batch(app: Headrace, calls: Iterable[Call[Any]]) -> _Batch:
     if not isinstance(calls, Iterable):
         raise ArgumentsError(f"A batch is a list of calls, not {type(calls).__name__}: enqueue_many([...]).")
+    if loading.under_way:
+        loading.warn_of_enqueue()
     calls = list(calls)
     named: dict[str, None] = {}
     strict: set[str] = set()
@@ -71,9 +72,13 @@ def enqueue(app: Headrace, call: Call[R], connection: object | None) -> Job[R]:
         connection = connection_for(app, connection)
     if call.named:
         require_known(app, call.named, connection)
+    if loading.under_way:
+        loading.warn_of_enqueue()
     puts = _put(app, [call.new], connection)
     if call.strict and not puts[0].created:
         raise JobExists(puts[0].id)
+    if connection is None:
+        return Job(app, puts[0].id, created_now=puts[0].created)
     return _handles(app, [call.new], puts, connection)[0]
 
 
@@ -93,19 +98,14 @@ def enqueue_many(
 
 
 def _put(app: Headrace, jobs: list[NewJob], connection: object | None) -> list[Put]:
-    operation = _putting(app, jobs, connection)
+    store = app.store
+    operation = store.put(jobs) if connection is None else putting(app, jobs, connection)
     if crashpoints.armed:
         crashpoints.reach("put.before")
-    puts = app.store.run(operation)
+    puts = store.run(operation)
     if crashpoints.armed:
         crashpoints.reach("put.after")
     return puts
-
-
-def _putting(app: Headrace, jobs: list[NewJob], connection: object | None) -> Operation[list[Put]]:
-    if loading.under_way:
-        loading.warn_of_enqueue()
-    return app.store.put(jobs) if connection is None else putting(app, jobs, connection)
 
 
 def _refuse_others(batch: _Batch, puts: Sequence[Put]) -> None:
@@ -139,7 +139,8 @@ async def aenqueue_many(
     await arequire_known(app, batch.named, connection)
     for piece in pieces(batch.jobs, None if whole else app.store.put_at_once):
         with counting(puts, len(batch.jobs)):
-            step = await app.store.arun(_putting(app, piece, connection))
+            operation = app.store.put(piece) if connection is None else putting(app, piece, connection)
+            step = await app.store.arun(operation)
         puts += step
     _refuse_others(batch, puts)
     return await _ahandles(app, batch.jobs, puts, connection)

@@ -6,7 +6,7 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Coroutine, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
@@ -114,7 +114,7 @@ class Using(Generic[P, R_co]):
         if self._words is not None:  # "7pm tomorrow" is meant as of the call
             fields = fields | self._due(self._words)
         if "lane" in fields:
-            fields = fields | {"lane": _fill_in(fields["lane"], lambda: task.arguments.by_name(args, kwargs))}
+            fields = fields | {"lane": _fill_in(fields["lane"], partial(task.arguments.by_name, args, kwargs))}
         if self._unique is not None:
             key = self._unique_key(body)
             fields = fields | self._unique | {"unique_key": as_test(key) if is_test(queue) else key}
