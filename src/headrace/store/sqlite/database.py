@@ -48,7 +48,7 @@ class Connection(apsw.Connection):
         return self.cursor().execute
 
     def close(self, force: bool = False) -> None:
-        guard.enter()
+        me = guard.enter()
         try:
             hold, self.hold = self.hold, None
             if hold is None:
@@ -58,7 +58,7 @@ class Connection(apsw.Connection):
                 self.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
             let_go(hold, lambda: super(Connection, self).close(force))
         finally:
-            guard.leave()
+            guard.leave(me)
 
 
 class Database:
@@ -92,7 +92,7 @@ class Database:
         if not self.in_memory and (hold := held(self.path)) is not None and hold.lost():
             # Connections to the old log are in use, and SQLite would share its index with a new one.
             raise self._replaced(hold)
-        guard.enter()
+        me = guard.enter()
         try:
             connection = self._new_connection()
             try:
@@ -114,7 +114,7 @@ class Database:
                 connection.close()
                 raise
         finally:
-            guard.leave()
+            guard.leave(me)
         return connection
 
     def _migrate(self, connection: Connection, hold: Hold) -> None:
@@ -159,12 +159,12 @@ class Database:
                 with hold.turn:
                     hold.keep_others_out(since)
                     try:
-                        guard.enter()
+                        me = guard.enter()
                         try:
                             connection.execute_alone(statement, values)
                         finally:
-                            guard.leave()
-                        if hold.lost():
+                            guard.leave(me)
+                        if hold.gone or hold.log_is_deleted():  # (`lost`, written out)
                             raise self._replaced(hold)
                     finally:
                         if hold.locked:
@@ -218,7 +218,7 @@ class Database:
 
     @staticmethod
     def _inside(connection: Connection, begin: str, work: Callable[[apsw.Connection], T]) -> T:
-        guard.enter()
+        me = guard.enter()
         try:
             connection.execute(begin)
             answer = work(connection)
@@ -233,7 +233,7 @@ class Database:
                     connection.execute("ROLLBACK")
             raise
         finally:
-            guard.leave()
+            guard.leave(me)
         return answer
 
     def _check_out(self) -> Connection:
@@ -254,6 +254,7 @@ class Database:
 
     def _replaced(self, hold: Hold) -> StoreReplaced:
         """Let go of files that others do not see; the next operation uses what is there now."""
+        hold.gone = True
         for database in list(forks.holders):
             if isinstance(database, Database):
                 database.close(hold)

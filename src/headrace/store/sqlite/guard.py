@@ -110,7 +110,7 @@ class Hold:
         self.locked = False
         """Other processes are kept out."""
         self._files: list[int] = []
-        self._log_is_deleted: Callable[[], bool] = lambda: False
+        self.log_is_deleted: Callable[[], bool] = lambda: False
         if log:
             self._open()
 
@@ -118,7 +118,7 @@ class Hold:
         try:
             for end in _FILES:
                 self._files.append(os.open(self.path + end, os.O_RDONLY | os.O_CLOEXEC))
-            self._log_is_deleted = nameless(self._files[2])
+            self.log_is_deleted = nameless(self._files[2])
             self._lock(fcntl.F_RDLCK)
         except FileNotFoundError as error:
             self.close()
@@ -193,8 +193,7 @@ class Hold:
 
     def lost(self) -> bool:
         """Whether the log was deleted: then what was just committed is nowhere."""
-        if not self.gone:
-            self.gone = self._log_is_deleted()
+        self.gone = self.gone or self.log_is_deleted()
         return self.gone
 
     def moved(self) -> bool:
@@ -317,19 +316,19 @@ _inside: list[int] = []
 _forking: list[int] = []
 
 
-def enter() -> None:
-    """This thread goes into SQLite, as soon as no other is about to fork."""
+def enter() -> int:
+    """This thread goes into SQLite, as soon as no other is about to fork. Returns what `leave` takes."""
     me = get_ident()
     _inside.append(me)
     while _forking and me not in _forking:
         _inside.remove(me)
         time.sleep(_PAUSE)
         _inside.append(me)
+    return me
 
 
-def leave() -> None:
-    """This thread comes out again."""
-    _inside.remove(get_ident())
+leave: Callable[[int], None] = _inside.remove
+"""The thread comes out again."""
 
 
 def _before_fork() -> None:

@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import Callable
 from pathlib import Path
+from threading import get_ident
 
 import apsw
 
@@ -116,7 +117,7 @@ class _Patience:
             self._since = time.monotonic()
         elif time.monotonic() - self._since > PATIENCE:
             return False
-        guard.leave()  # a thread that waits holds no mutex that a child would miss
+        guard.leave(get_ident())  # a thread that waits holds no mutex that a child would miss
         try:
             nap(attempt)
         finally:

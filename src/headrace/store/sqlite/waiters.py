@@ -33,11 +33,11 @@ class ChangeCounter:
             self._connection.close()
             self._connection = self._connect()
             self._before += 1
-        guard.enter()
+        me = guard.enter()
         try:
             return self._before, number(self._connection, "PRAGMA data_version")
         finally:
-            guard.leave()
+            guard.leave(me)
 
     def close(self) -> None:
         if self._process == os.getpid():

@@ -398,7 +398,7 @@ class Wakeups:
 
     def is_listened(self, clock: Clock) -> bool | None:
         """Whether a subscriber reads events. None: only the database knows."""
-        times = self._subscriptions()
+        times = self._map or self._subscriptions()  # (the map first, as every put asks)
         if times is None:
             return None
         until = times.listened_until

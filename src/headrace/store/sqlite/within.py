@@ -89,7 +89,7 @@ class CallersTransaction(SqliteTransaction):
 
 def run(connection: apsw.Connection, work: Callable[[apsw.Connection], T], path: str) -> tuple[T, bool]:
     """Do some work under a savepoint. Returns its answer, and whether that is committed: no transaction was open."""
-    guard.enter()
+    me = guard.enter()
     try:
         _keep_hold(path)
         alone = not connection.in_transaction
@@ -105,7 +105,7 @@ def run(connection: apsw.Connection, work: Callable[[apsw.Connection], T], path:
     except apsw.BusyError as error:
         raise StoreBusy(BUSY.format(path)) from error
     finally:
-        guard.leave()
+        guard.leave(me)
     return answer, alone
 
 
