@@ -15,6 +15,7 @@ from headrace.store.limits import EDGES_IN_A_STEP
 from headrace.store.sql import find
 from headrace.store.sql.transaction import Step
 from headrace.store.sqlite.database import SqliteTransaction
+from headrace.store.sqlite.opening import LOG_PAGES, LOG_PAGES_OF_BATCHES
 from headrace.store.sqlite.statements import SQL
 from headrace.store.sqlite.store import SqliteStore
 from volume import volume
@@ -242,6 +243,16 @@ def test_commits(path: Path, store: SqliteStore) -> None:
     idle = Session(store, "idle")
     assert cost(store.renew("idle")) == 0, "an idle worker writes nothing"
     assert idle.id == "idle"
+
+
+def test_puts_of_single_jobs_copy_the_log_a_quarter_as_often_as_batches(path: Path, store: SqliteStore) -> None:
+    size = path.stat().st_size
+    for job in jobs(1_500):  # each writes about two pages
+        store.run(store.put([job]))
+    assert LOG_PAGES_OF_BATCHES < Path(f"{path}-wal").stat().st_size // 2_072 < LOG_PAGES
+    assert path.stat().st_size == size
+    store.run(store.put(jobs(2)))
+    assert path.stat().st_size > size
 
 
 def test_the_view_of_schedules_is_for_people(store: SqliteStore) -> None:

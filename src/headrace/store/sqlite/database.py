@@ -29,7 +29,15 @@ from headrace.store import forks
 from headrace.store.sql.transaction import Transaction
 from headrace.store.sqlite import guard
 from headrace.store.sqlite.guard import BUSY, INTERRUPTED, REPLACED, Hold, held, hold_on, let_go
-from headrace.store.sqlite.opening import check_file_system, is_current, migrate, set_journal, set_up
+from headrace.store.sqlite.opening import (
+    LOG_PAGES,
+    LOG_PAGES_OF_BATCHES,
+    check_file_system,
+    is_current,
+    migrate,
+    set_journal,
+    set_up,
+)
 from headrace.store.sqlite.statements import SQL
 
 T = TypeVar("T")
@@ -207,11 +215,13 @@ class Database:
         since = time.monotonic()
         with hold.turn:
             hold.keep_others_out(since)
+            connection.wal_autocheckpoint(LOG_PAGES_OF_BATCHES)
             try:
                 answer = self._inside(connection, begin, work)
                 if hold.lost():
                     raise self._replaced(hold)
             finally:
+                connection.wal_autocheckpoint(LOG_PAGES)
                 if hold.locked:
                     hold.let_others_in()
         return answer
