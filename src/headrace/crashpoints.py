@@ -55,6 +55,12 @@ def reach(point: str) -> None:
         os._exit(137)
 
 
+def passing(point: str) -> None:
+    """The same, for callers that are in no hurry: it looks at `armed` itself."""
+    if armed:
+        reach(point)
+
+
 def _leave_mark() -> bool:
     if _mark is None:
         return True

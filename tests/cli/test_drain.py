@@ -32,8 +32,9 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(app: Headrace, url: 
     shop.add.enqueue(1)
     result = run(url, other, "--dry-run")
     assert (result.exit_code, result.stdout) == (exits.OK, "1 job and 0 schedules would be moved.\n")
-    plan = json.loads(run(url, "hworker+redis://localhost:1/0?name=x", "--dry-run", "--json").stdout)
-    assert (plan["jobs"], plan["left"]) == (1, [])
+    bedrock = run(url, "bedrock://localhost:1", "--dry-run", "--json")
+    plan = json.loads(bedrock.stdout)
+    assert (bedrock.exit_code, plan["jobs"], plan["left"]) == (exits.OK, 1, [])
     assert "if the drain is killed, the 100 jobs of one step may come twice." in plan["warnings"][0]
     assert counted(url) == 1
 
@@ -45,7 +46,12 @@ def test_it_asks_unless_told_not_to(app: Headrace, url: str, other: str) -> None
     result = run(url, other, "--yes", "--map", "shop:add=sums:add", "--map-queue", "default=sums", "--rate", "1000")
     assert result.stdout == "1 job and 0 schedules moved.\n"
     assert (counted(url), counted(other)) == (0, 1)
-    assert json.loads(run(url, other, "--yes", "--json").stdout) == {"jobs": 0, "schedules": 0, "left": []}
+    assert json.loads(run(url, other, "--yes", "--json").stdout) == {
+        "jobs": 0,
+        "schedules": 0,
+        "left": [],
+        "running": {"number": 0, "since": None, "until": None},
+    }
 
 
 def test_what_stays_is_told(app: Headrace, url: str, other: str) -> None:
@@ -53,6 +59,7 @@ def test_what_stays_is_told(app: Headrace, url: str, other: str) -> None:
     result = run(url, "hworker+redis://localhost:1/0?name=x", "--dry-run")
     assert "Not carried:" in result.stdout
     assert "has no tags: leave tags out." in result.stdout
+    assert result.exit_code == exits.NOT_DONE
 
 
 def test_a_pair_without_an_equals_sign_is_refused(url: str, other: str) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from conformance import dialects
 from conformance.helpers import Worker, put
-from headrace import Headrace
+from headrace import Headrace, crashpoints
 from headrace.errors import ConfigurationError
 from headrace.ops import drain as ops
 from headrace.ops.carrier import Left, Names
@@ -125,7 +125,7 @@ class Death:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, point: str = "", passes: int = 0) -> None:
         self.left = passes
         monkeypatch.setattr(ops, "AT_ONCE", 3)
-        monkeypatch.setattr(ops, "_reach", lambda where: self.pass_by(where == point))
+        monkeypatch.setattr(crashpoints, "passing", lambda where: self.pass_by(where == point))
 
     def pass_by(self, is_here: bool) -> None:
         self.left -= is_here
@@ -328,8 +328,8 @@ def test_a_queue_that_is_given_up_is_reported(make: Make, monkeypatch: pytest.Mo
     monkeypatch.setattr(ops, "AT_ONCE", 1)
     monkeypatch.setattr(ops, "MOST_LEFT", 1)
     here, there = make("sqlite"), make("hworker")
-    put(here.store, "refused", tags=("urgent",))
-    put(here.store, "behind")
+    put(here.store, "refused", task="sums:add", tags=("urgent",))
+    put(here.store, "behind", task="sums:add")
     refusal, given_up = ops.drain(here, there).left
     assert refusal.example == "job refused"
     assert given_up == Left(ops.GIVEN_UP, 1, "queue default")

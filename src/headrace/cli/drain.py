@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from types import FrameType
+from typing import TYPE_CHECKING, Any
 
 import click
 from msgspec import to_builtins
 
+from headrace.cli import exits
 from headrace.cli.options import app_at, app_option, existing_app, json_option, yes_option
 from headrace.cli.output import count_of, progress, show_json, show_table
 from headrace.ops import drain as ops
-from headrace.ops.carrier import Left, Names
+from headrace.ops.carrier import Names
+from headrace.values.text import iso
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 
 @click.command("drain")
@@ -45,10 +52,11 @@ def drain_command(
 
     FROM and TO are URLs of stores or dialects. Jobs for now and for later move, and schedules. First comes a look at
     all jobs: what would be moved, and what can't be and why; then it asks. Jobs that come after others move with them.
-    Jobs that run stay, with all that are related to them so: --follow waits for them.
+    Jobs that run stay, with all that are related to them so: --follow waits for them. GearMonkey, hworker and WorkKit
+    have arguments without names: name the app whose tasks say them with --app.
 
-    Ctrl-C ends it after the step that it is at; Ctrl-Z pauses it. Interrupted or killed, start it again: it goes on
-    where it was.
+    Ctrl-C ends it after the step that it is at; Ctrl-Z pauses it there, and fg goes on. Interrupted or killed, start it
+    again with the same URLs: it goes on where it was. Exit code 1: something stays at FROM.
 
     \b
     Examples:
@@ -57,26 +65,34 @@ def drain_command(
     """
     names = Names(_pairs("--map", tasks), _pairs("--map-queue", queues))
     with existing_app(source, app_path, with_tasks=True) as from_app, app_at(target) as to_app:
-        to_app.tasks.update(from_app.tasks)  # wires that send arguments by position learn their names from tasks
+        _share_tasks(from_app.tasks, to_app.tasks, names.tasks)
         plan = ops.plan(from_app, to_app, names)
         if dry_run or not yes:
             _show_plan(plan, as_json=as_json and dry_run)
         if dry_run:
-            return
+            sys.exit(_exit_code(plan))
         if not yes:
             if not sys.stdin.isatty():
                 raise click.UsageError("Nobody is there to be asked: add --yes.")
             click.confirm("Go on?", abort=True, err=True)
-        with _until_interrupted() as stopped, progress("moving", plan.jobs) as bar:
+        with progress("moving", plan.jobs) as bar, _heeding_signals(bar) as is_interrupted:
             advance = partial(bar.advance, bar.task_ids[0])
             drained = ops.drain(
-                from_app, to_app, names, rate=rate, follow=follow, advance=advance, stopped=lambda: bool(stopped)
+                from_app, to_app, names, rate=rate, follow=follow, advance=advance, stopped=is_interrupted
             )
     if as_json:
         show_json(to_builtins(drained))
-        return
-    click.echo(f"{count_of(drained.jobs, 'job')} and {count_of(drained.schedules, 'schedule')} moved.")
-    _show_left(drained.left)
+    else:
+        click.echo(f"{count_of(drained.jobs, 'job')} and {count_of(drained.schedules, 'schedule')} moved.")
+        _show_rest(drained)
+    sys.exit(exits.INTERRUPTED if is_interrupted() and not follow else _exit_code(drained))
+
+
+def _share_tasks(here: dict[str, Any], there: dict[str, Any], names: Mapping[str, str]) -> None:
+    """Tell both stores of the app's tasks, by the names that each has for them: wires without names of arguments learn
+    these from tasks."""
+    there.update({names.get(name, name): task for name, task in here.items()})
+    here.update({old: here[new] for old, new in names.items() if new in here and old not in here})
 
 
 def _pairs(flag: str, given: Sequence[str]) -> dict[str, str]:
@@ -96,29 +112,60 @@ def _show_plan(plan: ops.Plan, *, as_json: bool) -> None:
     click.echo(f"{count_of(plan.jobs, 'job')} and {count_of(plan.schedules, 'schedule')} would be moved.")
     for warning in plan.warnings:
         click.echo(f"Note: {warning}", err=True)
-    _show_left(plan.left)
+    _show_rest(plan)
 
 
-def _show_left(left: Sequence[Left]) -> None:
-    if left:
+def _show_rest(found: ops.Plan | ops.Drained) -> None:
+    """What stays at the source."""
+    if found.left:
         click.echo("Not carried:")
-        rows = [(f"{one.number:,}", one.example, one.why) for one in left]
+        rows = [(f"{one.number:,}", one.example, one.why) for one in found.left]
         show_table(["number", "for example", "why"], rows, numbers="number", folds="why")
+    if found.running.number:
+        since = "" if found.running.since is None else f", since {iso(found.running.since)}"
+        until = "" if found.running.until is None else f", with leases until {iso(found.running.until)}"
+        click.echo(
+            f"Running at the source{since}{until}: {count_of(found.running.number, 'job')}. They stay. A job whose "
+            "worker has died, or whose drain was killed, comes back when its lease runs out: start the drain again "
+            "then, or use --follow, which waits."
+        )
+
+
+def _exit_code(found: ops.Plan | ops.Drained) -> int:
+    return exits.NOT_DONE if found.left or found.running.number else exits.OK
 
 
 @contextmanager
-def _until_interrupted() -> Iterator[list[bool]]:
-    """Ctrl-C once: it is noted, and the step that is at work is finished. Twice: as usual."""
-    noted: list[bool] = []
-    before = signal.getsignal(signal.SIGINT)
+def _heeding_signals(bar: Progress) -> Iterator[Callable[[], bool]]:
+    """Note Ctrl-C and Ctrl-Z. What is yielded is called between steps: it pauses there, and says whether to end.
+
+    A second Ctrl-C, or Ctrl-Z, acts at once, as usual.
+    """
+    noted: set[int] = set()
+    usual = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTSTP)}
+    words = {
+        signal.SIGINT: "Ending after this step. Ctrl-C again: now.",
+        signal.SIGTSTP: "Pausing after this step. Ctrl-Z again: now.",
+    }
 
     def note(number: int, frame: FrameType | None) -> None:
-        noted.append(True)
-        signal.signal(signal.SIGINT, before)
-        click.echo("\nEnding after this step. Ctrl-C again: now.", err=True)
+        noted.add(number)
+        signal.signal(number, usual[signal.Signals(number)])
+        click.echo(f"\n{words[signal.Signals(number)]}", err=True)
 
-    signal.signal(signal.SIGINT, note)
+    def is_interrupted() -> bool:
+        if signal.SIGTSTP in noted:
+            noted.remove(signal.SIGTSTP)
+            bar.stop()
+            os.kill(os.getpid(), signal.SIGSTOP)  # goes on with SIGCONT
+            bar.start()
+            signal.signal(signal.SIGTSTP, note)
+        return signal.SIGINT in noted
+
+    for number in usual:
+        signal.signal(number, note)
     try:
-        yield noted
+        yield is_interrupted
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in usual.items():
+            signal.signal(number, handler)

@@ -14,8 +14,8 @@ from headrace.ops.copy import past_of
 from headrace.ops.families import Family, parts
 from headrace.records import Lease, NewJob, Snapshot, State, spec_of
 from headrace.store import Store
-from headrace.store.contract import Facet
-from headrace.store.facets import PARKED, Restoring
+from headrace.store.contract import Facet, Positional
+from headrace.store.facets import PARKED, Edit, Editing, Queues, Restoring, facet
 from headrace.store.urls import shown_url
 
 CLAIMED, BROUGHT = " (draining)", " (drained)"
@@ -61,40 +61,9 @@ def can_claim(store: Store) -> bool:
     return {Facet.EDIT, Facet.QUEUES} <= store.facets
 
 
-def _new_job(source: Store, target: Store, job: Snapshot | Lease, names: Names) -> NewJob:
-    """A job of the source as the target is to have it. Due times keep the order, where a target has any."""
-    queue = base(job.queue)
-    later = isinstance(job, Snapshot) and job.state is State.SCHEDULED
-    values: dict[str, Any] = {
-        "id": job.id if can_claim(source) else _derived(source, job.id),
-        "task": names.tasks.get(job.task, job.task),
-        "queue": names.queues.get(queue, queue),
-        "data": job.data,
-        "run_at": job.due if later or (job.due and Facet.DELAY in target.facets) else None,
-    }
-    if isinstance(job, Lease):
-        return NewJob(body=job.body, priority=job.priority, options=job.options, max_crashes=job.max_crashes, **values)
-    related = {"unique_key": job.unique_key, "after": job.after, "if_failed": job.if_failed}
-    return NewJob(**{**spec_of(job), **values, **related})
-
-
 def base(queue: str) -> str:
     """The queue that a job was in before the drain."""
     return queue.removesuffix(CLAIMED).removesuffix(BROUGHT)
-
-
-def _derived(source: Store, job_id: str) -> str:
-    """An id that is the same in every run, and that no other installation of the same system comes to."""
-    return hashlib.blake2s(f"{shown_url(source.url)} {job_id}".encode(), digest_size=16).hexdigest()
-
-
-def _is_acceptable(target: Store, job: NewJob, reasons: Reasons) -> bool:
-    try:
-        target.put([job])  # describes it only: what can't be carried is refused here
-    except (ConfigurationError, Unsupported) as error:
-        reasons.add(f"job {job.id}", str(error))
-        return False
-    return True
 
 
 class Carrier:
@@ -104,6 +73,17 @@ class Carrier:
         self.source, self.target, self.names, self.reasons = source, target, names, reasons
         self.related: set[str] = set()
         """Jobs of the source that move with their families only."""
+        self.lost: set[str] = set()
+        """Jobs of the source that were brought, and whose leases ran out before they could be settled."""
+        self.parks = can_claim(source) and isinstance(target, Restoring)
+        """Whether a job that was brought waits for its release."""
+        self.arriving = ""
+        """What the names of paused queues of the target end with, where jobs wait until the source, which can only
+        lease them, has settled them. Each source has its own."""
+        if not can_claim(source) and can_claim(target):
+            self.arriving = f" (arriving {_digest(shown_url(source.url), 4)})"
+
+    # -- whether a job can be carried --
 
     def refuses(self, family: Family, at_once: int) -> str:
         """Why a family stays, which is noted for each of its jobs; nothing if it can move."""
@@ -119,27 +99,87 @@ class Carrier:
         return why
 
     def acceptable(self, jobs: Iterable[Any]) -> list[Any]:
-        new = ((job, _new_job(self.source, self.target, job, self.names)) for job in jobs)
-        return [job for job, made in new if _is_acceptable(self.target, made, self.reasons)]
+        return [job for job in jobs if self._accepts(job)]
 
-    @property
-    def parks(self) -> bool:
-        """Whether a job that was brought waits for its release."""
-        return can_claim(self.source) and isinstance(self.target, Restoring)
+    def _accepts(self, job: Snapshot | Lease) -> bool:
+        why = self._untold(self.source, job.task, job.queue)
+        if not why:
+            new = self._new_job(job)
+            try:
+                self.target.put([new])  # describes it only: what can't be carried is refused here
+                why = self._untold(self.target, new.task, new.queue)
+            except (ConfigurationError, Unsupported) as error:
+                why = str(error)
+        if why:
+            self.reasons.add(f"job {job.id}", why)
+        return not why
+
+    def _untold(self, store: Store, task: str, queue: str) -> str:
+        """Why a store can't read or write a task's arguments; nothing if it can."""
+        if not isinstance(store, Positional) or store.knows(task):
+            return ""
+        lacking = f"no task here is called {task!r}" if task else f"no task here has the queue {queue!r}"
+        return f"{shown_url(store.url)} has arguments without names, and {lacking}. Name the app that has it (--app)."
+
+    # -- on the way --
+
+    def id_at_target(self, job_id: str) -> str:
+        """A job's own id, or one that is the same in every run, and that no other installation comes to."""
+        return job_id if can_claim(self.source) else _digest(f"{shown_url(self.source.url)} {job_id}", 16)
+
+    def _new_job(self, job: Snapshot | Lease) -> NewJob:
+        """A job of the source as the target is to have it. Due times keep the order, where a target has any."""
+        queue = base(job.queue)
+        later = isinstance(job, Snapshot) and job.state is State.SCHEDULED
+        values: dict[str, Any] = {
+            "id": self.id_at_target(job.id),
+            "task": self.names.tasks.get(job.task, job.task),
+            "queue": self.names.queues.get(queue, queue),
+            "data": job.data,
+            "run_at": job.due if later or (job.due and Facet.DELAY in self.target.facets) else None,
+        }
+        if isinstance(job, Lease):
+            # A wire with a limit of attempts makes options of its own limits: they are not the job's.
+            options = job.options if job.extras.attempt_limit is None else None
+            return NewJob(body=job.body, priority=job.priority, options=options, max_crashes=job.max_crashes, **values)
+        related = {"unique_key": job.unique_key, "after": job.after, "if_failed": job.if_failed}
+        return NewJob(**{**spec_of(job), **values, **related})
 
     def bring(self, jobs: Sequence[Any]) -> list[bool]:
         """Which of these jobs are at the target now."""
-        new = [_new_job(self.source, self.target, job, self.names) for job in jobs]
+        new = [self._new_job(job) for job in jobs]
         if self.parks:
             new = [replace(job, run_at=PARKED) for job in new]
+        if self.arriving:
+            new = [replace(job, queue=job.queue + self.arriving) for job in new]
+            for queue in sorted({job.queue for job in new}):
+                self.target.run(facet(self.target, Queues).pause(queue, "headrace drain"))
         puts = self.target.run(self.target.put(new))
         there = [put.id == job.id or not keeps_ids(self.target) for put, job in zip(puts, new, strict=True)]
-        for put, job, is_there in zip(puts, new, there, strict=True):
+        for old, put, job, is_there in zip(jobs, puts, new, there, strict=True):
             if not is_there:
-                self.reasons.add(f"job {job.id}", f"Job {put.id} has its unique key {job.unique_key!r}.")
+                self.reasons.add(f"job {old.id}", f"Job {put.id} has its unique key {job.unique_key!r}.")
         return there
 
     def release(self, jobs: Sequence[Snapshot]) -> None:
         """Let those that are parked at the target run there. One that has been released is left alone."""
         assert isinstance(self.target, Restoring)
         self.target.run(self.target.restore([past_of(job) for job in jobs]))
+
+    def admit(self, jobs: Sequence[Snapshot | Lease]) -> None:
+        """Let those that are arriving run: the source has settled them."""
+        if self.arriving:
+            self.admit_ids({self.id_at_target(job.id): self._new_job(job).queue for job in jobs})
+
+    def admit_ids(self, queues: Mapping[str, str]) -> int:
+        """The same for ids at the target, each with its queue. How many were there."""
+        admitted = 0
+        for queue in dict.fromkeys(queues.values()):
+            ids = [job_id for job_id, its in queues.items() if its == queue]
+            answers = self.target.run(facet(self.target, Editing).edit(ids, Edit(queue=queue)))
+            admitted += sum(answers)
+        return admitted
+
+
+def _digest(text: str, size: int) -> str:
+    return hashlib.blake2s(text.encode(), digest_size=size).hexdigest()

@@ -5,14 +5,15 @@ them; puts them at the target under their own ids; and deletes them at the sourc
 that none is run before a second queue of the source says that it was brought; a drain that continues after a crash
 finds in these queues how far each job has come, whatever the target has done with it meanwhile. Jobs that dependencies
 relate move as one family, all or none: a store fails a job whose parent is removed. The wires of other
-systems have no such place: there a step leases jobs like a worker, puts them at the target under ids made of theirs,
-and settles them as done.
+systems have no such place: there a step leases jobs (`headrace.ops.leasing`), puts them at the target under ids made
+of theirs, and settles them as done.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
 from itertools import groupby
 from typing import TYPE_CHECKING, TypeAlias
 from uuid import uuid4
@@ -22,24 +23,16 @@ from msgspec.structs import replace
 
 from headrace import crashpoints
 from headrace.errors import ConfigurationError, Unsupported
+from headrace.ops import leasing
 from headrace.ops.carrier import BROUGHT, CLAIMED, Carrier, Left, Names, Reasons, base, can_claim, keeps_ids
 from headrace.ops.families import WAITING, families, pages, parts
 from headrace.ops.forms import threaded
-from headrace.records import (
-    Filter,
-    Kind,
-    Lease,
-    Outcome,
-    ScheduleRecord,
-    SessionInfo,
-    Snapshot,
-    State,
-    Take,
-)
+from headrace.records import Filter, ScheduleRecord, Snapshot, State
 from headrace.store import Store
 from headrace.store.contract import Facet
 from headrace.store.facets import Edit, Editing, Queues, Schedules, facet
 from headrace.store.urls import shown_url
+from headrace.values.text import now_ms
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
@@ -58,12 +51,23 @@ AS_THEY_ARE = Names()
 Advance: TypeAlias = Callable[[int], object]
 
 
+class Running(Struct, frozen=True):
+    """Jobs that run at the source. They stay: they end there, or come back when their leases run out."""
+
+    number: int
+    since: int | None = None
+    """When the first of them began, in milliseconds, where the source says so."""
+    until: int | None = None
+    """When the last lease runs out, unless it is renewed, where the source says so."""
+
+
 class Plan(Struct, frozen=True):
     """What a drain would do."""
 
     jobs: int
     schedules: int
     left: list[Left]
+    running: Running
     warnings: list[str]
 
 
@@ -73,6 +77,7 @@ class Drained(Struct, frozen=True):
     jobs: int
     schedules: int
     left: list[Left]
+    running: Running
 
 
 # -- what to do ------------------------------------------------------------------------------------------
@@ -83,12 +88,13 @@ def plan(app: Headrace, target: Headrace, names: Names = AS_THEY_ARE) -> Plan:
     source, reasons, jobs = app.store, Reasons(), 0
     _check_apart(source, target.store, probing=False)
     carry = Carrier(source, target.store, names, reasons)
+    schedules = sum(1 for _ in _schedules(source)) if _both_have_schedules(source, target.store) else 0
     for family in families(source, AT_ONCE):
         carry.refuses(family, AT_ONCE)
     for page in pages(source, Filter(states=WAITING, limit=AT_ONCE)):
-        jobs += len(carry.acceptable(job for job in page if not _stays(job, carry)))
-    schedules = sum(1 for _ in _schedules(source)) if _both_have_schedules(source, target.store) else 0
-    return Plan(jobs, schedules, reasons.summary(), list(_warnings(source, target.store)))
+        movable = page if can_claim(source) else leasing.movable(page, carry, with_schedules=bool(schedules))
+        jobs += len(carry.acceptable(job for job in movable if not _stays(job, carry)))
+    return Plan(jobs, schedules, reasons.summary(), _running(source), list(_warnings(source, target.store)))
 
 
 aplan = threaded(plan)
@@ -112,22 +118,28 @@ def drain(
     _check_apart(source, target.store, probing=True)
     schedules = _move_schedules(source, target.store, names, reasons)
     carry = Carrier(source, target.store, names, reasons)
-    began = time.monotonic()
-    while True:
+    rested, is_over = time.monotonic(), False
+    while not is_over:
         before = moved
-        for number in _steps(source, carry):
-            moved += number
-            advance(number)
-            if rate is not None:
-                _rest(began + moved / rate, stopped)
-            if stopped():
-                return Drained(moved, schedules, reasons.summary())
-        if not follow and moved == before:
-            for family in families(source, AT_ONCE):
-                carry.refuses(family, AT_ONCE)
-            return Drained(moved, schedules, reasons.summary())
-        if moved == before:
-            _rest(time.monotonic() + IDLE_SECONDS, stopped)
+        while source.run(source.sweep()).more:  # what dead workers, or a drain that was killed, have left
+            pass
+        with closing(_steps(source, carry)) as steps:
+            for number in steps:
+                moved += number
+                advance(number)
+                if rate is not None:  # a pause saves up nothing
+                    rested = max(rested, time.monotonic() - 1) + number / rate
+                    _rest(rested, stopped)
+                if is_over := stopped():
+                    break
+        moved += leasing.finish_arrivals(source, carry, AT_ONCE)
+        if moved == before and not is_over:
+            is_over = not follow
+            if follow:
+                _rest(time.monotonic() + IDLE_SECONDS, stopped)
+    if not stopped():
+        _note_what_stays(source, carry)
+    return Drained(moved, schedules, reasons.summary(), _running(source))
 
 
 adrain = threaded(drain)
@@ -136,6 +148,24 @@ adrain = threaded(drain)
 def _rest(until: float, stopped: Callable[[], bool]) -> None:
     while (left := until - time.monotonic()) > 0 and not stopped():
         time.sleep(min(left, 0.1))
+
+
+def _note_what_stays(source: Store, carry: Carrier) -> None:
+    for family in families(source, AT_ONCE):
+        carry.refuses(family, AT_ONCE)
+    for page in () if can_claim(source) else pages(source, Filter(states=WAITING, limit=AT_ONCE)):
+        for job in carry.acceptable(leasing.movable(page, carry)):
+            carry.reasons.add(f"job {job.id}", leasing.NOT_HANDED_OUT)
+
+
+def _running(source: Store) -> Running:
+    number = sum(counts.by_state.get(State.RUNNING, 0) for counts in source.run(source.counts()))
+    if not number:
+        return Running(0)
+    jobs = source.run(source.find(Filter(states=(State.RUNNING,), limit=AT_ONCE))).jobs
+    ends = [job.due for job in jobs if job.due > now_ms()]  # of a job that runs, this is the end of its lease
+    begins = [job.started for job in jobs if job.started is not None]
+    return Running(number, min(begins, default=None), max(ends, default=None))
 
 
 def _warnings(source: Store, target: Store) -> Iterator[str]:
@@ -175,12 +205,14 @@ def _both_have_schedules(source: Store, target: Store) -> bool:
 # -- at the source -----------------------------------------------------------------------------------------
 
 
-def _steps(source: Store, carry: Carrier) -> Iterator[int]:
+def _steps(source: Store, carry: Carrier) -> Generator[int]:
     """Move what waits now, some at a time: how many have moved by each step."""
-    return _claim_and_move(source, carry) if can_claim(source) else _lease_and_move(source, carry)
+    if can_claim(source):
+        return _claim_and_move(source, carry)
+    return leasing.lease_and_move(source, carry, AT_ONCE, MOST_LEFT, GIVEN_UP)
 
 
-def _claim_and_move(source: Store, carry: Carrier) -> Iterator[int]:
+def _claim_and_move(source: Store, carry: Carrier) -> Generator[int]:
     editing, queues = facet(source, Editing), facet(source, Queues)
     names = {counts.queue for counts in source.run(source.counts())}
     yield from _move_families(source, carry)
@@ -195,7 +227,7 @@ def _claim_and_move(source: Store, carry: Carrier) -> Iterator[int]:
         while behind < MOST_LEFT and (jobs := _next_in_line(source, queue, behind, carry)):
             ids = [job.id for job in carry.acceptable(jobs)]
             behind += len(jobs) - len(ids)
-            _reach("drain.claiming")
+            crashpoints.passing("drain.claiming")
             if ids:
                 source.run(editing.edit(ids, Edit(queue=queue + CLAIMED)))
                 claimed = [job for job in source.run(source.get(ids)) if job is not None and job.state in WAITING]
@@ -225,10 +257,10 @@ def _move_families(source: Store, carry: Carrier) -> Iterator[int]:
         _give_back(source, carry, family.ids)
         for some in parts(brought, AT_ONCE) if carry.parks else ():
             carry.release(some)
-            _reach("drain.released")
+            crashpoints.passing("drain.released")
         for some in parts(brought[::-1], AT_ONCE):
             source.run(source.delete([job.id for job in some]))
-            _reach("drain.deleted")
+            crashpoints.passing("drain.deleted")
             carry.related -= {job.id for job in some}
             yield len(some)
 
@@ -256,7 +288,7 @@ def _claim(source: Store, ids: Sequence[str]) -> bool:
                 return False
             if not job.queue.endswith((CLAIMED, BROUGHT)):
                 homes.setdefault(job.queue, []).append(job.id)
-        _reach("drain.claiming")
+        crashpoints.passing("drain.claiming")
         for queue, names in homes.items():
             source.run(queues.pause(queue + BROUGHT, "headrace drain"))
             source.run(queues.pause(queue + CLAIMED, "headrace drain"))
@@ -298,10 +330,10 @@ def _move(source: Store, queue: str, jobs: Sequence[Snapshot], carry: Carrier) -
     brought = _all_brought(source, queue, jobs, carry)
     if brought and carry.parks:
         carry.release(brought)
-        _reach("drain.released")
+        crashpoints.passing("drain.released")
     if brought:
         source.run(source.delete([job.id for job in brought]))
-        _reach("drain.deleted")
+        crashpoints.passing("drain.deleted")
     return len(brought)
 
 
@@ -316,72 +348,17 @@ def _all_brought(source: Store, queue: str, jobs: Sequence[Snapshot], carry: Car
 def _bring(source: Store, queue: str, jobs: Sequence[Snapshot], carry: Carrier) -> list[Snapshot]:
     """Bring claimed jobs to the target: those that are there now. Those that it does not take go back."""
     editing = facet(source, Editing)
-    _reach("drain.claimed")
+    crashpoints.passing("drain.claimed")
     there = carry.bring(jobs)
-    _reach("drain.put")
+    crashpoints.passing("drain.put")
     brought = [job for job, is_there in zip(jobs, there, strict=True) if is_there]
     back = [job.id for job, is_there in zip(jobs, there, strict=True) if not is_there]
     if back:
         source.run(editing.edit(back, Edit(queue=queue)))
     if brought and carry.parks:
         source.run(editing.edit([job.id for job in brought], Edit(queue=queue + BROUGHT)))
-        _reach("drain.brought")
+        crashpoints.passing("drain.brought")
     return brought
-
-
-def _lease_and_move(source: Store, carry: Carrier) -> Iterator[int]:
-    queues = tuple(counts.queue for counts in source.run(source.counts()))
-    if not queues:
-        return
-    session, number = uuid4().hex, 0
-    # Some wires hand out nothing but what a worker says to know.
-    tasks = tuple({job.task for page in pages(source, Filter(states=WAITING, limit=AT_ONCE)) for job in page})
-    source.run(source.open(SessionInfo(id=session, name="headrace drain", queues=queues, tasks=tasks)))
-    kept: list[Outcome] = []
-    outcomes: list[Outcome] = []
-    try:
-        while len(kept) < MOST_LEFT:
-            number += 1
-            reply = source.run(source.exchange(session, number, outcomes, Take(queues, slots=AT_ONCE)))
-            _reach("drain.claimed")
-            if not reply.leases:
-                break
-            leases = carry.acceptable(reply.leases)
-            moved = {lease.id for lease, there in zip(leases, carry.bring(leases), strict=True) if there}
-            _reach("drain.put")
-            outcomes = [_outcome(lease, Kind.DONE) for lease in reply.leases if lease.id in moved]
-            kept += [_outcome(lease, Kind.RELEASED) for lease in reply.leases if lease.id not in moved]
-            if len(moved) < len(reply.leases) or len(reply.leases) < AT_ONCE:
-                number += 1
-                source.run(source.exchange(session, number, outcomes))
-                outcomes = []
-            yield len(moved)
-        else:
-            carry.reasons.add("all queues", GIVEN_UP)
-    finally:
-        source.run(source.exchange(session, number + 1, [*outcomes, *kept]))
-        source.run(source.close_session(session))
-    yield from _move_later_ones(source, carry)
-
-
-def _outcome(lease: Lease, kind: Kind) -> Outcome:
-    return Outcome(ref=lease.ref, token=lease.token, id=lease.id, kind=kind)
-
-
-def _move_later_ones(source: Store, carry: Carrier) -> Iterator[int]:
-    """Jobs that are due later can't be leased: they are put at the target, and deleted here long before their time."""
-    for page in pages(source, Filter(states=(State.SCHEDULED,), limit=AT_ONCE)):
-        jobs = carry.acceptable(page)
-        gone = [job.id for job, there in zip(jobs, carry.bring(jobs), strict=True) if there]
-        _reach("drain.put")
-        if gone:
-            source.run(source.delete(gone))
-            yield len(gone)
-
-
-def _reach(point: str) -> None:
-    if crashpoints.armed:
-        crashpoints.reach(point)
 
 
 # -- schedules ---------------------------------------------------------------------------------------------
@@ -412,7 +389,7 @@ def _move_schedules(source: Store, target: Store, names: Names, reasons: Reasons
         except (ConfigurationError, Unsupported) as error:
             reasons.add(f"schedule {record.name}", str(error))
             continue
-        _reach("drain.schedule")
+        crashpoints.passing("drain.schedule")
         found = target.run(there.schedules([record.name])).records
         if put or (found and found[0].definition == definition):
             source.run(here.delete_schedule(record.name))

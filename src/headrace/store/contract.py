@@ -348,6 +348,14 @@ class Custodian(Protocol):
 
 
 @runtime_checkable
+class Positional(Protocol):
+    """A store on a wire that has arguments without their names, which the signature of a job's task says."""
+
+    def knows(self, task: str) -> bool:
+        """Whether the app has this task."""
+
+
+@runtime_checkable
 class Migrating(Protocol):
     """A store whose format does not change by itself when it is opened."""
 

@@ -218,7 +218,7 @@ class Exchanges:
         return [self._lease(session, found, spare=place >= take.slots) for place, found in enumerate(jobs)]
 
     def _names(self, session: Session, queues: Sequence[str]) -> list[str]:
-        tasks = sorted(self._tasks() or (() if session.info is None else session.info.tasks))
+        tasks = sorted({*self._tasks(), *(() if session.info is None else session.info.tasks)})
         names = [mapping.wire_name(queue, task) for queue in queues for task in tasks]
         return mapping.name_lists(name for name in names if "," not in name)
 

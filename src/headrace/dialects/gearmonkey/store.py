@@ -70,6 +70,9 @@ class GearMonkeyStore(RedisDialect):
         """What was handed out here."""
         self._cursor = b"0"
 
+    def knows(self, task: str) -> bool:
+        return task in self.tasks
+
     def advice(self) -> list[str]:
         """What an operator should know: about the server, and about jobs and counts that somebody left behind."""
         return [*super().advice(), *self.doctor.advice()]

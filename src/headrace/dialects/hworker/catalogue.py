@@ -32,6 +32,9 @@ class Catalogue:
         self._tasks = tasks
         self._counted = -1
 
+    def knows(self, task: str) -> bool:
+        return self._tasks is not None and task in self._tasks
+
     def name_of(self, queue: str) -> str:
         return self._default if queue == DEFAULT else queue
 
@@ -62,8 +65,8 @@ class Catalogue:
         if self._counted != len(self._tasks):  # tasks are added, and never taken away
             self._counted = len(self._tasks)
             found: dict[str, list[str]] = {}
-            for task in tuple(self._tasks.values()):
-                found.setdefault(self.name_of(task.options.queue), []).append(task.name)
+            for known_as, task in tuple(self._tasks.items()):
+                found.setdefault(self.name_of(task.options.queue), []).append(known_as)
             self._by_name = found
         return self._by_name.get(name, [])
 

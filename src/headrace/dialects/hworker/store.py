@@ -75,6 +75,9 @@ class HworkerStore(RedisDialect, OwnerlessStore[Session]):
         """Learn the app's tasks: which one runs the jobs of a name, and what its arguments are."""
         self.catalogue.learn(app.tasks)
 
+    def knows(self, task: str) -> bool:
+        return self.catalogue.knows(task)
+
     # -- clients --
 
     def put(self, jobs: Sequence[NewJob]) -> Operation[list[Put]]:

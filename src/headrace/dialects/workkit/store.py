@@ -83,6 +83,9 @@ class WorkKitStore(RedisDialect, OwnerlessStore[Session]):
         """The app whose tasks run here. It says how they are named, and in which order they take arguments."""
         self.handlers.serve(app)
 
+    def knows(self, task: str) -> bool:
+        return self.handlers.task(task) is not None
+
     def advice(self) -> list[str]:
         orphans = self.run(self.orphans())
         found = super().advice()

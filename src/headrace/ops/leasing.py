@@ -1,0 +1,159 @@
+"""A drain out of a wire that has no place to claim jobs in: a step leases jobs, as a worker does.
+
+A target that knows ids gets the jobs in a paused queue. They leave it once the source has settled them for this drain:
+a lease that has run out, because the drain was stopped or killed, is refused there. What a drain that was killed has
+left in such a queue is either at the source still, and comes again under the same id, or was settled, and may run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from uuid import uuid4
+
+from headrace import crashpoints
+from headrace.errors import SessionGone
+from headrace.ops.carrier import Carrier
+from headrace.ops.families import WAITING, pages, parts
+from headrace.records import ExchangeReply, Filter, Kind, Lease, Outcome, SessionInfo, Snapshot, State, Take, Verdict
+from headrace.store import Store
+from headrace.store.facets import Queues, facet
+
+BLOCKED = "It waits for another job there, and can't be leased."
+RECURRING = "It is a run of a schedule that stays."
+CHILD = "Another job there waits for it."
+NOT_HANDED_OUT = "It waits there, and was not handed out to this drain, or came too late for it. Start the drain again."
+SHORT, LONG = 1_000, 15_000
+"""Milliseconds: the time-out of a session."""
+OURS = (Verdict.OK, Verdict.ALREADY)
+
+
+def movable(jobs: Sequence[Snapshot], carry: Carrier, *, with_schedules: bool = False) -> list[Snapshot]:
+    """Those that can be leased and moved; why the others stay is noted. `with_schedules`: schedules move first."""
+    found = []
+    for job in jobs:
+        if job.schedule is None and job.state is not State.BLOCKED:
+            found.append(job)
+        elif job.schedule is None or not with_schedules:
+            carry.reasons.add(f"job {job.id}", BLOCKED if job.schedule is None else RECURRING)
+    return found
+
+
+class Hand:
+    """The session of a drain. Where it has expired another one follows: its jobs are back in line."""
+
+    def __init__(self, source: Store, queues: tuple[str, ...], tasks: tuple[str, ...]) -> None:
+        self._source, self._queues, self._tasks = source, queues, tasks
+        self._open()
+
+    def _open(self) -> None:
+        self._session, self._number = uuid4().hex, 0
+        # Where jobs have leases of their own, a session need not last.
+        timeout = SHORT if self._source.leases_in_jobs else LONG
+        info = SessionInfo(
+            id=self._session, name="headrace drain", queues=self._queues, tasks=self._tasks, timeout=timeout
+        )
+        self._source.run(self._source.open(info))
+
+    def take(self, at_once: int) -> Sequence[Lease]:
+        try:
+            return self._exchange((), Take(self._queues, slots=at_once)).leases
+        except SessionGone:
+            self._open()
+            return self._exchange((), Take(self._queues, slots=at_once)).leases
+
+    def settle(self, leases: Sequence[Lease]) -> list[Lease]:
+        """Settle jobs as done. Which of them were this drain's to settle."""
+        settled: list[Lease] = []
+        while leases:
+            outcomes = [Outcome(ref=lease.ref, token=lease.token, id=lease.id, kind=Kind.DONE) for lease in leases]
+            try:
+                verdicts = self._exchange(outcomes).verdicts
+            except SessionGone:
+                self._open()
+                return settled
+            judged = list(zip(leases, verdicts, strict=True))
+            settled += [lease for lease, verdict in judged if verdict in OURS]
+            leases = [lease for lease, verdict in judged if verdict is Verdict.LATER]
+        return settled
+
+    def _exchange(self, outcomes: Sequence[Outcome], take: Take | None = None) -> ExchangeReply:
+        self._number += 1
+        return self._source.run(self._source.exchange(self._session, self._number, outcomes, take))
+
+    def close(self) -> None:
+        """Give back what is still leased."""
+        self._source.run(self._source.close_session(self._session))
+
+
+def lease_and_move(source: Store, carry: Carrier, at_once: int, most_left: int, given_up: str) -> Generator[int]:
+    """Move what waits now, some at a time: how many have moved by each step."""
+    queues = tuple(counts.queue for counts in source.run(source.counts()))
+    if not queues:
+        return
+    # Some wires hand out nothing but what a worker says to know.
+    tasks = tuple({job.task for page in pages(source, Filter(states=WAITING, limit=at_once)) for job in page})
+    hand, kept = Hand(source, queues, tasks), set[str]()
+    try:
+        while len(kept) < most_left and (leases := hand.take(at_once)):
+            crashpoints.passing("drain.claimed")
+            movable = carry.acceptable(lease for lease in leases if not _is_tied(lease, carry))
+            brought = [lease for lease, there in zip(movable, carry.bring(movable), strict=True) if there]
+            crashpoints.passing("drain.put")
+            settled = hand.settle(brought)
+            crashpoints.passing("drain.deleted")
+            carry.admit(settled)
+            crashpoints.passing("drain.released")
+            moved = {lease.id for lease in settled}
+            carry.lost = (carry.lost | {lease.id for lease in brought}) - moved
+            kept |= {lease.id for lease in leases} - moved - carry.lost  # leased until the end: it meets them once
+            yield len(moved)
+        if len(kept) >= most_left:
+            carry.reasons.add("all queues", given_up)
+    finally:
+        hand.close()
+    yield from _move_later(source, carry, at_once)
+
+
+def _is_tied(lease: Lease, carry: Carrier) -> bool:
+    """Whether the job belongs to something that stays, which is noted."""
+    is_child = bool(lease.extras.after) and not lease.extras.resumed
+    if is_child or lease.extras.tick is not None:
+        carry.reasons.add(f"job {lease.id}", CHILD if is_child else RECURRING)
+        return True
+    return False
+
+
+def _move_later(source: Store, carry: Carrier, at_once: int) -> Iterator[int]:
+    """Jobs that are due later can't be leased: they are put at the target, and deleted here long before their time."""
+    for page in pages(source, Filter(states=(State.SCHEDULED,), limit=at_once)):
+        jobs = carry.acceptable(movable(page, carry))
+        brought = [job for job, there in zip(jobs, carry.bring(jobs), strict=True) if there]
+        crashpoints.passing("drain.put")
+        gone = source.run(source.delete([job.id for job in brought])) if brought else []
+        crashpoints.passing("drain.deleted")
+        moved = [job for job, was_there in zip(brought, gone, strict=True) if was_there]
+        carry.admit(moved)
+        crashpoints.passing("drain.released")
+        if moved:
+            yield len(moved)
+
+
+def finish_arrivals(source: Store, carry: Carrier, at_once: int) -> int:
+    """What still waits for the source at the target, and is not there any more, may run: a drain that was killed has
+    settled it. Unless a worker of the source has done it, as this drain has lost its lease. How many may run."""
+    if not carry.arriving:
+        return 0
+    target, queues, moved = carry.target, facet(carry.target, Queues), 0
+    paused = [control.queue for control in target.run(queues.controls()) if control.queue.endswith(carry.arriving)]
+    left = [job for queue in paused for page in pages(target, Filter(queue=queue, limit=at_once)) for job in page]
+    there, done = set[str](), {carry.id_at_target(name) for name in carry.lost}
+    if left:
+        unsettled = Filter(states=(*WAITING, State.RUNNING), limit=at_once)
+        there = {carry.id_at_target(job.id) for page in pages(source, unsettled) for job in page}
+    for part in parts([job for job in reversed(left) if job.id not in there], at_once):
+        if carry.lost:
+            target.run(target.delete([job.id for job in part if job.id in done]))
+        moved += carry.admit_ids({job.id: job.queue.removesuffix(carry.arriving) for job in part if job.id not in done})
+    for queue in set(paused) - {job.queue for job in left if job.id in there}:
+        target.run(queues.resume(queue))
+    return moved
