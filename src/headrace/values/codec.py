@@ -253,7 +253,8 @@ class Arguments:
 def _encode(value: Any) -> bytes:
     """JSON. What it cannot carry is an error, also where msgspec would write `null` instead."""
     encoded = _encoder.encode(value)
-    if b"null" in encoded and not _finite(msgspec.to_builtins(value)):
+    # (`in` makes and drops an exception first, as the bytes might have been a number.)
+    if encoded.find(b"null") >= 0 and not _finite(msgspec.to_builtins(value)):
         raise ValueError("it contains a number that is not finite, which JSON cannot carry")
     return encoded
 

@@ -241,7 +241,7 @@ class Leases:
             return False
         limit = None
         options = run.lease.options  # most jobs with some have no time-out of their own: a look spares decoding them
-        if (options is not None and b'"timeout"' in options) or (run.task is not None and run.task.limited):
+        if (options is not None and options.find(b'"timeout"') >= 0) or (run.task is not None and run.task.limited):
             limit = run.time_limit
             self.deadlines.watch(run)
             self.wake()
