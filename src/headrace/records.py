@@ -289,6 +289,8 @@ class Report(Struct, kw_only=True, gc=False):
     data: bytes | None = None
     base: bytes | None = None
     """The data that `data` is a change of, as in `Outcome`."""
+    account: bytes | None = None
+    """With the first change of data in a run: what the data was, for the history, as in `Outcome`."""
     log: Sequence[tuple[int, str]] = ()
     """Lines with the time they were written, on the worker's steady clock."""
 
@@ -358,7 +360,7 @@ class HistoryRecord(Struct, frozen=True, gc=False):
     detail: str = ""
     worker: str = ""
     account: bytes | None = None
-    """Of the end of a run: as in `Outcome`."""
+    """Of the end of a run, or of its first change of the data: as in `Outcome`."""
 
 
 class Ran(Spec, frozen=True, kw_only=True, gc=False):

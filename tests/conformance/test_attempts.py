@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from headrace.records import Charge, Kind
-from headrace.store.contract import Store
+from headrace.store.contract import Reported, Store
 from headrace.store.history import attempts_of
 from headrace.values.clock import ManualClock
 
-from .helpers import Worker, put, told
+from .helpers import Worker, put, saying, told
 
 ACCOUNT = b'\x00\xff{"error": ...}' * 1_000
 
@@ -34,7 +34,7 @@ def test_an_account_is_kept_with_the_end_of_its_run(
     began = clock.steady()
     clock.advance(10)
     worker.settle(lease, kind, account=ACCOUNT, began=began, ended=clock.steady(), queue="next", group="g")
-    ((begun, end),) = attempts_of(store.run(store.history("a")))
+    ((begun, end, _),) = attempts_of(store.run(store.history("a")))
     assert end is not None
     assert (begun.worker, end.worker, end.what, end.at - begun.at) == ("w", "w", what, 10)
     assert (begun.account, end.account) == (None, ACCOUNT)
@@ -58,8 +58,31 @@ def test_accounts_outlive_what_the_job_itself_says(store: Store, worker: Worker,
         store.run(store.revive(["a"]))
     history = store.run(store.history("a"))
     assert told(store, "a")[-5:] == ["started", "failed", "revived", "started", "done"]
-    accounts = [None if end is None else end.account for _, end in attempts_of(history)]
+    accounts = [None if end is None else end.account for _, end, _ in attempts_of(history)]
     assert accounts == [b"account 0", b"account 1", None]
+
+
+@pytest.mark.parametrize("base", [None, b"", b"other"])
+def test_the_first_change_of_the_data_leaves_an_account(store: Store, worker: Worker, base: bytes | None) -> None:
+    put(store, "a")
+    lease = worker.take_one()
+    answers = worker.report(saying(lease, data=b"new", base=base, account=ACCOUNT, log=[(worker.clock.steady(), "l")]))
+    assert answers == [Reported.CHANGED if base == b"other" else Reported.OK]
+    worker.close(None)
+    (run,) = attempts_of(store.run(store.history("a")))
+    assert (run.ended and run.ended.what, run.changed and run.changed.account) == (
+        "crashed",
+        None if base == b"other" else ACCOUNT,
+    )
+    assert told(store, "a") == ["created", "started", *["updated"] * (base != b"other"), "log", "crashed"]
+
+
+def test_a_run_that_has_changed_the_data_has_begun(store: Store, worker: Worker) -> None:
+    put(store, "a")
+    lease = worker.take_one()
+    worker.report(saying(lease, data=b"new", account=ACCOUNT))
+    worker.settle(lease, Kind.RELEASED)
+    assert told(store, "a") == ["created", "started", "updated", "released"]
 
 
 def test_a_failure_without_a_note_is_told_by_its_group(store: Store, worker: Worker) -> None:
@@ -80,4 +103,4 @@ def test_a_job_that_ends_while_it_waits_has_no_attempt(store: Store, worker: Wor
     worker.run_one(Kind.AGAIN, began=clock.steady(), ended=clock.steady())
     store.run(store.cancel(["a"]))
     assert told(store, "a") == ["created", "started", "retried", "cancelled"]
-    assert [end and end.what for _, end in attempts_of(store.run(store.history("a")))] == ["retried"]
+    assert [end and end.what for _, end, _ in attempts_of(store.run(store.history("a")))] == ["retried"]

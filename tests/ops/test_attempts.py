@@ -9,11 +9,12 @@ from unittest.mock import patch
 import pytest
 from msgspec.structs import replace
 
+from conformance.helpers import Worker
 from headrace import Backoff, Headrace, Retry, current
 from headrace.errors import Unsupported
 from headrace.ops import attempts, look
 from headrace.records import HistoryRecord
-from headrace.store.contract import Facet
+from headrace.store.contract import Facet, Reported
 from headrace.store.history import (
     LONGEST_DATA,
     LONGEST_TRACEBACK,
@@ -22,7 +23,9 @@ from headrace.store.history import (
     decode_account,
     encode_account,
 )
+from headrace.values.clock import SystemClock
 from headrace.values.codec import ErrorText, encode_error
+from headrace.worker.reports import Said
 
 
 @pytest.fixture
@@ -94,7 +97,7 @@ def test_the_data_around_a_run_that_leaves_no_account_is_that_of_the_runs_beside
     ]
     found = attempts.attempts_in(job, lines)
     assert [(run.outcome, run.data_before, run.data_after) for run in found] == [
-        ("crashed", None, "foot"),
+        ("crashed", "foot", "foot"),
         ("retried", "foot", "camp"),
         ("crashed", "camp", "camp"),
         ("crashed", "camp", "ridge"),
@@ -104,6 +107,32 @@ def test_the_data_around_a_run_that_leaves_no_account_is_that_of_the_runs_beside
     ]
     (*_, running) = attempts.attempts_in(job, lines[:-1])
     assert (running.outcome, running.data_before, running.data_after) == ("running", "ledge", None)
+
+
+def test_the_data_before_a_first_run_that_died_is_known(app: Headrace) -> None:
+    @app.task
+    def climb() -> None:
+        pass
+
+    job, store = climb.enqueue(), app.store
+    job.update(step="foot")
+    for number in (1, 2):
+        worker = Worker(store, SystemClock(), f"w{number}")
+        lease = worker.take_one()
+        if number == 2:
+            said = Said(lease.data)
+            for step in ("camp", "ridge"):
+                said.change(b'{"step":"%s"}' % step.encode())
+                told = said.take(lease)
+                assert worker.report(told) == [Reported.OK]
+                said.recorded(told)
+        worker.close(None)
+    first, second = attempts.attempts(app, job.id)
+    assert (first.outcome, first.data_before, first.data_after) == ("crashed", {"step": "foot"}, {"step": "foot"})
+    assert (second.outcome, second.data_before, second.data_after) == ("crashed", {"step": "foot"}, {"step": "ridge"})
+    assert [line.what for line in store.run(store.history(job.id))].count("updated") == 1
+    (alone,) = attempts.attempts_in(look.job(app, job.id).job, store.run(store.history(job.id))[3:])
+    assert (alone.data_before, alone.data_after) == ({"step": "foot"}, {"step": "ridge"})
 
 
 def test_an_error_that_only_the_job_has_is_that_of_its_last_attempt(app: Headrace) -> None:
@@ -139,7 +168,7 @@ def test_what_cannot_be_read_tells_nothing() -> None:
 
 def test_a_run_whose_beginning_is_no_longer_kept_is_left_out() -> None:
     lines = [HistoryRecord(at, what) for at, what in enumerate(("created", "retried", "started", "log", "done"))]
-    assert [(began.at, ended and ended.at) for began, ended in attempts_of(lines)] == [(2, 4)]
+    assert [(began.at, ended and ended.at) for began, ended, _ in attempts_of(lines)] == [(2, 4)]
 
 
 def test_a_store_without_histories_refuses(app: Headrace) -> None:

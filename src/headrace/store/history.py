@@ -12,6 +12,9 @@ from msgspec.structs import replace
 from headrace.records import HistoryRecord, Snapshot, State
 from headrace.values.codec import ErrorText, clean, decode_error, encode_error
 
+LINES = ("log", "updated")
+"""What a run writes on its way: lines, and that it has changed its job's data, with an account of what that was."""
+
 
 def complete_history(job: Snapshot, recorded: Iterable[HistoryRecord], most: int) -> list[HistoryRecord]:
     """What happened to a job, oldest first: how it began, and of the rest the newest, `most` lines in all.
@@ -40,7 +43,7 @@ def _is_from_outside(event: HistoryRecord) -> bool:
 def _before_its_lines(events: list[HistoryRecord]) -> int:
     """Where the start of a run belongs: it is recorded when the run ends, after the lines that the run wrote."""
     place = len(events)
-    while events[place - 1].what == "log" and events[place - 1].worker:
+    while events[place - 1].what in LINES and events[place - 1].worker:
         place -= 1
     return place
 
@@ -100,10 +103,13 @@ def decode_account(encoded: bytes | None) -> Account:
 
 
 class AttemptRecord(NamedTuple):
-    """Two lines of a history: a run began and, unless it still runs, ended."""
+    """Lines of a history: a run began, changed its job's data for the first time, and ended."""
 
     began: HistoryRecord
     ended: HistoryRecord | None
+    """None: it still runs."""
+    changed: HistoryRecord | None = None
+    """None: the run has not changed the data before it ended."""
 
 
 _ENDS = frozenset(
@@ -119,7 +125,9 @@ def attempts_of(history: Iterable[HistoryRecord]) -> list[AttemptRecord]:
         if line.what == "started":
             begun = line
             found.append(AttemptRecord(line, None))
+        elif begun is not None and line.what == "updated":
+            found[-1] = AttemptRecord(begun, None, line)
         elif begun is not None and line.what in _ENDS:
-            found[-1] = AttemptRecord(begun, line)
+            found[-1] = found[-1]._replace(ended=line)
             begun = None
     return found

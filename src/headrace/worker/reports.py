@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from headrace import crashpoints
 from headrace.records import Lease, Report
 from headrace.store.contract import Reported
+from headrace.store.history import encode_account
 from headrace.values.merging import merged
 from headrace.worker.outcomes import give_account
 
@@ -41,6 +42,9 @@ class Said:
         """What the run has made of it, until the store has recorded that."""
         self.seen = data
         """What the task has read or written last: what it says next is a change of that."""
+        self._began_with = data
+        self._has_changed = False
+        """Whether the store has recorded a change of the data."""
 
     @property
     def data(self) -> bytes | None:
@@ -71,7 +75,7 @@ class Said:
         """The store has what was taken with this report."""
         with _lock:
             if report.data is not None:
-                self._stored = report.data
+                self._stored, self._has_changed = report.data, True
                 self._own = None if self._own is report.data else self._own
 
     def add(self, progress: tuple[float, float] | None, lines: Iterable[tuple[int, str]] = ()) -> bool:
@@ -90,7 +94,7 @@ class Said:
         self.unsent = False
         with _lock:
             lines, self._lines = self._lines, None
-            data, base = self._own, self._stored
+            data, base, is_first = self._own, self._stored, not self._has_changed
         return Report(
             ref=lease.ref,
             token=lease.token,
@@ -98,6 +102,7 @@ class Said:
             progress=self.progress,
             data=data,
             base=None if data is None else base or b"",
+            account=encode_account(None, self._began_with, None) if data is not None and is_first else None,
             log=() if lines is None else tuple(lines),
         )
 

@@ -88,6 +88,8 @@ class Exchange(Core):
         if report.data is not None and not changed:
             job.data = report.data
             job.updated = job.updated and report.base is None
+        if report.account is not None and not changed:
+            self._note(job, "updated", worker=job.worker, account=report.account)
         for at, line in report.log:
             self._note(job, "log", line, self.clock.now() - (steady - at), job.worker)
             self._happened(job, "log", line, job.worker)

@@ -129,6 +129,7 @@ def _report(world: World, worker: Worker) -> Request:
         for _ in about
     ]
     for held, fields in zip(about, said, strict=True):
+        fields["account"] = fields["data"] and b"what it was"
         _compare(world, held, number, fields)
 
     def build(side: int, store: Any) -> Any:

@@ -316,6 +316,7 @@ def reports(all_: Sequence[Report], steady: int) -> bytes:
     parts: list[bytes] = []
     for report in all_:
         given = (report.progress is not None) | (report.data is not None) << 1 | (report.base is not None) << 2
+        given |= (report.account is not None) << 3
         done, total = report.progress or (0, 0)
         data = report.data or b""
         parts += [
@@ -324,6 +325,7 @@ def reports(all_: Sequence[Report], steady: int) -> bytes:
             data,
             _SHORT(len(report.log)),
             b"" if report.base is None else _LONG(len(report.base)) + report.base,
+            b"" if report.account is None else _LONG(len(report.account)) + report.account,
         ]
         for at, line in report.log:
             encoded = line.encode()

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from headrace.records import Charge, Kind, Outcome, Ref, Report, Verdict
 from headrace.store import limits
+from headrace.store.history import LINES
 from headrace.store.sql import admission, lanes, relations
 from headrace.store.sql.codes import (
     BLOCKED,
@@ -162,7 +163,7 @@ class _Run(NamedTuple):
         final = becomes.state >= DONE
         begun = outcome.began is not None or kind in (Kind.CRASHED, Kind.WAITING) or what != ""
         if not final and not begun and job.flags & HISTORY:
-            begun = work.last_line(job) == "log"
+            begun = work.last_line(job) in LINES
         told = outcome.account is not None or (becomes.state == FAILED and outcome.note != "")
         return cls(
             becomes,

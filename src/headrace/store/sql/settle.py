@@ -297,6 +297,8 @@ class _Reporting(NamedTuple):
         work.write("report", job.seq, done, total, None if changed else entry.data)
         if entry.progress is not None:
             work.happened(job, "progress", "{:.14g}/{:.14g}".format(*entry.progress), holder.name)
+        if entry.account is not None and not changed:
+            work.remember(job, work.now, "updated", worker=holder.name, account=entry.account)
         for at, words in entry.log:
             work.happened(job, "log", words, holder.name)
             work.remember(job, at + self.lag, "log", words, holder.name)

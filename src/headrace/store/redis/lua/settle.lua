@@ -8,6 +8,7 @@ do -- only these are names outside: a script may have 200
 local HAPPENED = {
   [K_AGAIN] = 'retried', [K_RELEASED] = 'released', [K_CRASHED] = 'crashed', [K_MOVED] = 'moved', [K_WAITING] = 'waiting',
 }
+local WRITTEN = { log = true, updated = true } -- lines of a run that has begun, whatever its worker says
 
 -- A value into its place: in the story if it is small, in `large` if it is not.
 local function keep(job, story, name, kind, bit_, flag, value)
@@ -230,11 +231,11 @@ function end_run(session, job, outcome)
     keep_group(job, story, group)
   end
   local what = outcome.what or outcome.charge == C_DEFERRAL and 'deferred' or HAPPENED[kind]
-  -- Of a failure more may be known than its group. A run that wrote lines has begun, whatever its worker says.
+  -- Of a failure more may be known than its group.
   if state and not reason and (outcome.account or state == FAILED and outcome.note) then
     local failed = state == FAILED
     remember_run(session, job, ended, failed and 'failed' or 'cancelled', failed and (outcome.note or group) or '', outcome.account)
-  elseif not state and (outcome.began or outcome.what or kind == K_CRASHED or kind == K_WAITING or last_line(job) == 'log') then
+  elseif not state and (outcome.began or outcome.what or kind == K_CRASHED or kind == K_WAITING or WRITTEN[last_line(job)]) then
     remember_run(session, job, ended, what, outcome.note or '', outcome.account)
   end
   tell(job, story)

@@ -2,8 +2,9 @@
 --
 -- ARGV[2]  session id
 -- ARGV[3]  number of the request
--- ARGV[4]  for each report H id, d arrival, d token, B given (1 progress, 2 data, 4 base), d progress, d of total, I data,
---          H number of log lines, I the data that it is a change of if given, and for each line d how long ago, I line
+-- ARGV[4]  for each report H id, d arrival, d token, B given (1 progress, 2 data, 4 base, 8 account), d progress, d of total,
+--          I data, H number of log lines, I the data that it is a change of if given, I what is told of the data before if
+--          given, and for each line d how long ago, I line
 -- Answers  a byte per report: 1 recorded, 0 the lease is gone, 2 recorded but for the data, which has changed since
 -- Fails    GONE, STALE, REFUSED
 --@include commit sessions checks
@@ -20,10 +21,13 @@ end
 local answer = {}
 local sent, at = ARGV[4], 1
 while at <= #sent do
-  local id, arrival, token, given, progress, total, data, lines, base
+  local id, arrival, token, given, progress, total, data, lines, base, account
   id, arrival, token, given, progress, total, data, lines, at = unpack_from('>Hc0ddBddIc0H', sent, at)
   if band(given, 4) ~= 0 then
     base, at = unpack_from('>Ic0', sent, at)
+  end
+  if band(given, 8) ~= 0 then
+    account, at = unpack_from('>Ic0', sent, at)
   end
   local job = find_job(id)
   local held = holds(session, job, arrival, token)
@@ -42,6 +46,9 @@ while at <= #sent do
     elseif band(given, 2) ~= 0 then
       keep_data(job, story, data)
       story.large = base and without(story.large, UPDATED) or story.large
+      if account then
+        remember(job, now, 'updated', '', session.name, account)
+      end
     end
     tell(job, story)
     change(job)
