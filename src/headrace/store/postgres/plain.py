@@ -69,11 +69,14 @@ def exchange(database: Database, request: Request, guards: Guards) -> tuple[Exch
     if found is None or not found.ntuples:
         return None if found is None else ()
     (next_due, now, *_, next_tick, _, recorded), *rows = rows_of(found)
+    rows.sort()  # by priority, due and seq, with which a row begins
+    if len(wanted[0]) > 1:
+        rows.sort(key=lambda row: wanted[0].index(row[6]))  # (by queue)
     taken = _leases(database, rows, guards)
     return ExchangeReply([Verdict.OK] * len(outcomes), taken, now, next_due, next_tick), bool(recorded)
 
 
 def _leases(database: Database, rows: list[Any], guards: Guards) -> list[Lease]:
-    if any(flags & BESIDE for *_, flags in rows):
+    if any(row[-1] & BESIDE for row in rows):
         return database.read(lambda tx: leases(tx, rows), guards)
     return leases(cast("Transaction", None), rows)  # nothing needs to be looked up

@@ -108,7 +108,7 @@ BEGIN
     END IF;
 END $$;
 
--- Settle what is simply done, promote what has fallen due, and take from the heads of some lines. The leases, in order, after a first
+-- Settle what is simply done, promote what has fallen due, and take from the heads of some lines. The leases, by queue, after a first
 -- row with the time of the next due job, now, the next tick, and whether the request was recorded. No row: the rules have to.
 CREATE OR REPLACE FUNCTION {SCHEMA}.exchange_plain(
     _session text, _number bigint, _unrecorded bigint, _refs bigint[], _tokens bigint[], _began bigint[], _ended bigint[],
@@ -121,7 +121,7 @@ CREATE OR REPLACE FUNCTION {SCHEMA}.exchange_plain(
 SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
-    own record; name text; ids text[]; moved bigint; taken bigint := 0; settles bigint := cardinality(_refs);
+    own record; last record; name text; heads tid[]; moved bigint; taken bigint := 0; settles bigint := cardinality(_refs);
 BEGIN
     PERFORM pg_advisory_xact_lock_shared({KEY}, {PUTS});
     _now := coalesce(_now, extract(epoch FROM clock_timestamp()) * 1000);
@@ -155,23 +155,22 @@ BEGIN
     IF NOT FOUND THEN RETURN; END IF;  -- since it was read
     IF settles > 0 THEN
         _lag := _now - _lag;
-        WITH settled AS (
-            UPDATE {SCHEMA}.job SET
-                state = {DONE}, result = given.result, started = coalesce(given.began + _lag, started),
-                finished = coalesce(given.ended + _lag, _now), attempts = attempts + given.spent,
-                flags = flags & ~{OF_ONE_RUN}, data = coalesce(given.data, job.data), error = NULL, failure = NULL,
-                deferred_since = NULL
-            FROM unnest(_refs, _tokens, _began, _ended, _spent, _results, _data)
-                AS given (seq, token, began, ended, spent, result, data)
-            WHERE job.seq = given.seq AND job.token = given.token AND +job.session = own.seq AND +job.state = {RUNNING}
-                AND job.flags & {HOOKED} = 0
-            RETURNING job.id
-        )
-        SELECT array_agg(id) FROM settled INTO ids;
-        IF cardinality(ids) IS DISTINCT FROM settles THEN
+        UPDATE {SCHEMA}.job SET
+            state = {DONE}, result = given.result, started = coalesce(given.began + _lag, started),
+            finished = coalesce(given.ended + _lag, _now), attempts = attempts + given.spent,
+            flags = flags & ~{OF_ONE_RUN}, data = coalesce(given.data, job.data), error = NULL, failure = NULL,
+            deferred_since = NULL
+        FROM unnest(_refs, _tokens, _began, _ended, _spent, _results, _data)
+            AS given (seq, token, began, ended, spent, result, data)
+        WHERE job.seq = given.seq AND job.token = given.token AND +job.session = own.seq AND +job.state = {RUNNING}
+            AND job.flags & {HOOKED} = 0;
+        GET DIAGNOSTICS moved = ROW_COUNT;
+        IF moved <> settles THEN
             RAISE EXCEPTION USING ERRCODE = '{NOT_PLAIN}', MESSAGE = 'some of these leases are more than plain, or not held';
         END IF;
-        IF EXISTS (SELECT 1 FROM {SCHEMA}.waiter WHERE armed AND kind = {CLIENT}) THEN PERFORM {SCHEMA}.wake('{}', '{}', ids, 0, 0); END IF;
+        IF EXISTS (SELECT 1 FROM {SCHEMA}.waiter WHERE armed AND kind = {CLIENT}) THEN
+            PERFORM {SCHEMA}.wake('{}', '{}', ARRAY(SELECT id FROM {SCHEMA}.job WHERE seq = ANY (_refs)), 0, 0);
+        END IF;
     END IF;
     IF cardinality(_started) > 0 THEN
         UPDATE {SCHEMA}.job SET flags = flags & ~{SPARE}
@@ -195,23 +194,23 @@ BEGIN
     RETURN NEXT;
     FOREACH name IN ARRAY _queues LOOP
         EXIT WHEN taken >= _slots + _spare;
-        RETURN QUERY
-        WITH head AS MATERIALIZED (
-            SELECT seq FROM {SCHEMA}.job
+        heads := ARRAY(
+            SELECT ctid FROM {SCHEMA}.job
             WHERE state = {READY} AND queue = name AND flags & {LANED} = 0
             ORDER BY priority DESC, due, seq LIMIT _slots + _spare - taken FOR UPDATE SKIP LOCKED
-        ), numbered AS (
-            SELECT seq, row_number() OVER () AS place FROM head
-        ), handed_out AS (
-            UPDATE {SCHEMA}.job SET
-                state = {RUNNING}, token = token + 1, session = own.seq, turn = _number, started = _now,
-                flags = (flags & ~{SPARE}) | CASE WHEN taken + numbered.place > _slots THEN {SPARE} ELSE 0 END
-            FROM numbered WHERE job.seq = numbered.seq
-            RETURNING
-                -priority, due, job.seq, token, id, task, queue, body, options, data, attempts, crashes, max_crashes, created,
-                deferred_since, flags::bigint
-        )
-        SELECT * FROM handed_out ORDER BY 1, 2, 3;
+        );
+        SELECT -priority AS negative, due, seq FROM {SCHEMA}.job WHERE ctid = heads[_slots - taken] INTO last;
+        RETURN QUERY
+        UPDATE {SCHEMA}.job SET
+            state = {RUNNING}, token = token + 1, session = own.seq, turn = _number, started = _now,
+            flags = CASE
+                WHEN taken >= _slots OR (-priority, due, seq) > (last.negative, last.due, last.seq) THEN flags | {SPARE}
+                ELSE flags & ~{SPARE}
+            END
+        WHERE ctid = ANY (heads)
+        RETURNING
+            -priority, due, seq, token, id, task, queue, body, options, data, attempts, crashes, max_crashes, created,
+            deferred_since, flags::bigint;
         GET DIAGNOSTICS moved = ROW_COUNT; taken := taken + moved;
     END LOOP;
     IF taken > 0 AND EXISTS (SELECT 1 FROM {SCHEMA}.expiry) THEN
