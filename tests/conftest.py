@@ -6,12 +6,18 @@ import os
 import re
 import resource
 from collections.abc import Generator, Iterator
+from contextlib import closing
+from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 import pytest
 
 from store.postgres import servers as postgres_servers
 from store.redis import servers
+
+if TYPE_CHECKING:
+    from app.callers import OnPostgres
 
 MARKED_BY = {
     "server": {"servers", "Server", "RedisStore", "PostgresStore", "OnPostgres"},
@@ -86,6 +92,15 @@ def _tidy() -> Iterator[None]:
     yield
     servers.tidy()
     postgres_servers.tidy()
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[OnPostgres]:
+    """A program with purchases in PostgreSQL, and an app with jobs in the same database."""
+    from app.callers import OnPostgres
+
+    with closing(OnPostgres(tmp_path)) as made:
+        yield made
 
 
 @pytest.fixture

@@ -23,14 +23,6 @@ DJANGO, SQLALCHEMY = re.findall(
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Iterator[OnPostgres]:
-    """Where the purchases are."""
-    made = OnPostgres(tmp_path)
-    yield made
-    made.close()
-
-
-@pytest.fixture
 def app() -> Iterator[Headrace]:
     """Where the jobs are."""
     made = Headrace(servers.fresh_url())

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -82,13 +81,6 @@ CALLERS: dict[str, Callable[[], Psycopg]] = {
     "sqlalchemy-session": SqlalchemySession,
     "asyncpg": Asyncpg,
 }
-
-
-@pytest.fixture
-def shop(tmp_path: Path) -> Iterator[OnPostgres]:
-    made = OnPostgres(tmp_path)
-    yield made
-    made.close()
 
 
 @pytest.fixture(params=CALLERS)

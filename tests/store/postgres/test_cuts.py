@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psycopg
@@ -223,12 +222,6 @@ def test_a_wake_up(store: PostgresStore, through: PostgresStore, wire: Wire) -> 
 
 
 # -- transactions of callers ---------------------------------------------------------------------------
-
-
-@pytest.fixture
-def shop(tmp_path: Path) -> Iterator[OnPostgres]:
-    with closing(OnPostgres(tmp_path)) as made:
-        yield made
 
 
 class Buyer:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from app.callers import OnPostgres
@@ -13,13 +10,6 @@ from headrace.options import OF_CALL
 from headrace.records import SessionInfo
 
 psycopg = pytest.importorskip("psycopg")
-
-
-@pytest.fixture
-def shop(tmp_path: Path) -> Iterator[OnPostgres]:
-    made = OnPostgres(tmp_path)
-    yield made
-    made.close()
 
 
 def test_a_trigger_enqueues(shop: OnPostgres) -> None:

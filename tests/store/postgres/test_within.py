@@ -40,13 +40,6 @@ T = TypeVar("T")
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Iterator[OnPostgres]:
-    made = OnPostgres(tmp_path)
-    yield made
-    made.close()
-
-
-@pytest.fixture
 def other(shop: OnPostgres) -> Iterator[Any]:
     """Another connection to the same database."""
     with shop.connect() as connection:
