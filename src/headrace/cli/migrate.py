@@ -6,8 +6,8 @@ import click
 
 from headrace.cli.options import existing_app, json_option, store_options
 from headrace.cli.output import show_json
-from headrace.ops.act import migrate, schema_text
-from headrace.store.urls import file_of, shown_url
+from headrace.ops.act import is_migrated_on_opening, migrate, schema_text
+from headrace.store.urls import shown_url
 
 
 @click.command("migrate")
@@ -36,12 +36,12 @@ def migrate_command(store: str | None, app_path: str | None, as_json: bool, as_s
         return
     with existing_app(store, app_path) as app:
         migrated = migrate(app)
-        shown, in_sql = shown_url(app.url), file_of(app.url) is not None or app.url.startswith("postgres")
+        shown, by_opening = shown_url(app.url), is_migrated_on_opening(app)
     if as_json:
         show_json({"migrated": migrated})
     elif migrated:
         click.echo(f"{shown} has been migrated.")
-    elif in_sql:
+    elif by_opening:
         click.echo(f"{shown} has the format of this version: opening it brings it up to date.")
     else:
         click.echo(f"There is nothing to migrate in {shown}.")

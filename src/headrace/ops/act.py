@@ -17,7 +17,7 @@ from headrace.ops.look import controls_course
 from headrace.ops.selection import Selection
 from headrace.records import Counts, Filter, Page, SessionSnapshot, Snapshot, State
 from headrace.store import Store, damaged
-from headrace.store.contract import Migrating
+from headrace.store.contract import Facet, Migrating
 from headrace.store.courses import Course, ask
 from headrace.store.facets import Editing, Queues, Tags, facet
 from headrace.store.limits import DEPENDENCY
@@ -411,6 +411,11 @@ def migrate_course(app: Headrace) -> Course[bool]:
 
 
 migrate, amigrate = forms(migrate_course)
+
+
+def is_migrated_on_opening(app: Headrace) -> bool:
+    """Whether a store is brought to the format of this version by each program that opens it."""
+    return Facet.SQL in app.store.facets
 
 
 def schema_text(url: str) -> str:
