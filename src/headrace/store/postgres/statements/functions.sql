@@ -126,20 +126,18 @@ BEGIN
     PERFORM pg_advisory_xact_lock_shared({KEY}, {PUTS});
     _now := coalesce(_now, extract(epoch FROM clock_timestamp()) * 1000);
     _steady := coalesce(_steady, _now);
-    IF EXISTS (SELECT 1 FROM {SCHEMA}.ended) OR EXISTS (SELECT 1 FROM {SCHEMA}.control) OR EXISTS (SELECT 1 FROM {SCHEMA}.block_list)
-        OR EXISTS (SELECT 1 FROM {SCHEMA}.arrival) OR EXISTS (SELECT 1 FROM {SCHEMA}.expiry WHERE at < _now)
-        OR EXISTS (SELECT 1 FROM {SCHEMA}.audience WHERE until > _steady)
-        OR EXISTS (SELECT 1 FROM {SCHEMA}.lane WHERE queue = ANY (_queues))
-        OR EXISTS (SELECT 1 FROM {SCHEMA}.laned WHERE place = {IS_SCHEDULED} AND due <= _now)
-    THEN
-        RETURN;
-    END IF;
     SELECT
         seq, seen,
         (SELECT due FROM {SCHEMA}.job WHERE state = {SCHEDULED} ORDER BY due LIMIT 1) AS first_due,
         (SELECT next FROM {SCHEMA}.schedule WHERE paused = 0 AND next IS NOT NULL ORDER BY next LIMIT 1) AS next_tick
     FROM {SCHEMA}.session WHERE id = _session AND closed IS NULL AND number < _number AND _unrecorded < _number
-        AND (_steady < seen + timeout OR NOT EXISTS (SELECT 1 FROM {SCHEMA}.job WHERE state = {RUNNING} AND job.session = session.seq)) INTO own;
+        AND (_steady < seen + timeout OR NOT EXISTS (SELECT 1 FROM {SCHEMA}.job WHERE state = {RUNNING} AND job.session = session.seq))
+        AND NOT EXISTS (SELECT 1 FROM {SCHEMA}.ended) AND NOT EXISTS (SELECT 1 FROM {SCHEMA}.control)
+        AND NOT EXISTS (SELECT 1 FROM {SCHEMA}.block_list) AND NOT EXISTS (SELECT 1 FROM {SCHEMA}.arrival)
+        AND NOT EXISTS (SELECT 1 FROM {SCHEMA}.expiry WHERE at < _now) AND NOT EXISTS (SELECT 1 FROM {SCHEMA}.audience WHERE until > _steady)
+        AND NOT EXISTS (SELECT 1 FROM {SCHEMA}.lane WHERE queue = ANY (_queues))
+        AND NOT EXISTS (SELECT 1 FROM {SCHEMA}.laned WHERE place = {IS_SCHEDULED} AND due <= _now)
+    INTO own;
     IF NOT FOUND THEN RETURN; END IF;
     IF settles = 0 AND cardinality(_started) = 0 AND coalesce(own.first_due > _now, TRUE)
         AND _steady < own.seen + coalesce((SELECT value FROM {SCHEMA}.setting WHERE name = 'max-worker-age'), {SILENT}) / 4
