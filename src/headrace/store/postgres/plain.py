@@ -18,7 +18,7 @@ from headrace.store.postgres.database import Database
 from headrace.store.postgres.statements import NOT_PLAIN
 from headrace.store.postgres.wire import rows_of
 from headrace.store.sql.settle import Request
-from headrace.store.sql.take import BESIDE, leases
+from headrace.store.sql.take import BESIDE, flags_of, leases, queue_of
 from headrace.store.sql.transaction import INLINE, Guards, Transaction
 
 
@@ -71,12 +71,12 @@ def exchange(database: Database, request: Request, guards: Guards) -> tuple[Exch
     (next_due, now, *_, next_tick, _, recorded), *rows = rows_of(found)
     rows.sort()  # by priority, due and seq, with which a row begins
     if len(wanted[0]) > 1:
-        rows.sort(key=lambda row: wanted[0].index(row[6]))  # (by queue)
+        rows.sort(key=lambda row: wanted[0].index(queue_of(row)))
     taken = _leases(database, rows, guards)
     return ExchangeReply([Verdict.OK] * len(outcomes), taken, now, next_due, next_tick), bool(recorded)
 
 
 def _leases(database: Database, rows: list[Any], guards: Guards) -> list[Lease]:
-    if any(row[-1] & BESIDE for row in rows):
+    if any(flags & BESIDE for flags in map(flags_of, rows)):
         return database.read(lambda tx: leases(tx, rows), guards)
     return leases(cast("Transaction", None), rows)  # nothing needs to be looked up

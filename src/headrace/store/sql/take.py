@@ -141,7 +141,7 @@ def take(tx: Transaction, values: tuple[int, ...], take: Take, names: Names, spe
 
 def _in_time(tx: Transaction, rows: list[Any], special: Special) -> list[Any]:
     """Jobs that are handed out do not expire while they run."""
-    if special.next_expiry is not None and (expiring := [(_ref(row),) for row in rows if _flags(row) & EXPIRES]):
+    if special.next_expiry is not None and (expiring := [(ref_of(row),) for row in rows if flags_of(row) & EXPIRES]):
         tx.change_many("expiry_end", expiring)
     return rows
 
@@ -211,13 +211,13 @@ def _in_turn(lines: list[list[Lease]]) -> list[Lease]:
     return order
 
 
-_ref, _flags = itemgetter(2), itemgetter(-1)
+ref_of, queue_of, flags_of = itemgetter(2), itemgetter(6), itemgetter(-1)
 """Of a row of the statement `line`."""
 
 
 def leases(tx: Transaction, rows: list[Any], within: dict[int, int | None] | None = None) -> list[Lease]:
     """From the columns of the statement `line`, in their order. `within`: how soon those in lanes start, if known."""
-    beside = _Beside(tx, [(_ref(row), flags) for row in rows if (flags := _flags(row)) & BESIDE], within)
+    beside = _Beside(tx, [(ref_of(row), flags) for row in rows if (flags := flags_of(row)) & BESIDE], within)
     bodies, extras = beside.bodies, beside.extras
     return [
         Lease(
@@ -267,7 +267,7 @@ class _Beside:
 def _handed_out(tx: Transaction, values: tuple[int, ...], spare: int, rows: list[Any]) -> list[Any]:
     """The heads of lines. Read, then changed: on SQLite quicker than an UPDATE that returns what it changed."""
     if rows:
-        tx.execute("take", (*values, spare, tx.array(list(map(_ref, rows)))))
+        tx.execute("take", (*values, spare, tx.array(list(map(ref_of, rows)))))
     return rows
 
 
@@ -416,7 +416,7 @@ class Handing:
         if rows:
             self._tx.change_many("take_one", rows)
         order = {seq: place for place, seq in enumerate(self._handed_out)}
-        return sorted(self._tx.rows("retake", (session, number)), key=lambda row: order[_ref(row)])
+        return sorted(self._tx.rows("retake", (session, number)), key=lambda row: order[ref_of(row)])
 
 
 class _Place(NamedTuple):
