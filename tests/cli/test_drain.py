@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 
 from headrace import Headrace
 from headrace.cli import cli, exits
+from headrace.ops import audit, look
 from processes import environment
 
 from . import shop
@@ -46,6 +47,9 @@ def test_it_asks_unless_told_not_to(app: Headrace, url: str, other: str) -> None
     result = run(url, other, "--yes", "--map", "shop:add=sums:add", "--map-queue", "default=sums", "--rate", "1000")
     assert result.stdout == "1 job and 0 schedules moved.\n"
     assert (counted(url), counted(other)) == (0, 1)
+    assert [queue.queue for queue in look.queues(app)] == ["default"], "a job came within the last minute"
+    (act,) = audit.trail(app)
+    assert (act.what, act.about) == ("drain", f"to {other}: jobs 1, schedules 0")
     assert json.loads(run(url, other, "--yes", "--json").stdout) == {
         "jobs": 0,
         "schedules": 0,

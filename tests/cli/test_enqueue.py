@@ -157,7 +157,7 @@ def test_unique(app: Headrace, run: Run) -> None:
             "No such option: --unqiue. (If it is an argument,",
         ),
         (["ad", *APP], exits.USAGE, "The app has no task 'ad'. It has cli.shop:add, cli.shop:fail,"),
-        (["add", "1", "--run-after", "x", *APP], exits.USAGE, "run_after: 'x' could not be placed in 'x'"),
+        (["add", "1", "--run-after", "x", *APP], exits.USAGE, "run_after: 'x' could not be understood"),
         (["add", "1", "--priority", "99999999", *APP], exits.USAGE, "priority goes from -1,000,000 to 1,000,000"),
         (["add", "1", "--timeout", "1s", *APP], exits.USAGE, "--timeout says how long to wait: add --wait."),
         (["add", "1"], exits.USAGE, "Which app? Say --app module:app, or set $HEADRACE_APP."),

@@ -55,6 +55,8 @@ def test_each_act_leaves_a_line(app: Headrace) -> None:
     schedules.resume(app, ["daily"])
     schedules.edit(app, "daily", {"priority": 2})
     schedules.delete(app, ["daily"])
+    act.to_jobs(app, act.CANCEL, [a.id, c.id])
+    act.to_all(app, act.revive_to("other"), Selection(wanted=Filter(states=(State.CANCELLED,))))
     settings.change(app, "jobs-history", "3 days")
     settings.change(app, "jobs-history", None)
     act.to_jobs(app, act.DELETE, [b.id])
@@ -75,6 +77,8 @@ def test_each_act_leaves_a_line(app: Headrace) -> None:
         ("resume", "schedule daily"),
         ("edit", "schedule daily"),
         ("delete", "schedule daily"),
+        ("cancel", f"{a.id}, {c.id}"),
+        ("revive", f"{c.id}, {a.id} to queue other"),
         ("set", "jobs-history: 3 days"),
         ("set", "jobs-history: default"),
         ("delete", b.id),

@@ -41,10 +41,10 @@ def test_a_duration(value: timedelta | float | str, seconds: float) -> None:
     ("value", "message"),
     [
         ("", "the phrase is empty"),
-        ("30", "'30' could not be placed in '30': a duration is numbers with units"),
+        ("30", "'30' could not be understood: a duration is numbers with units"),
         ("5 parsecs", "'5' could not be placed in '5 parsecs'"),
         ("5 minutes ago", "'ago' could not be placed in '5 minutes ago'"),
-        ("minutes", "'minutes' could not be placed in 'minutes'"),
+        ("minutes", "'minutes' could not be understood"),
         ("30 minutes 2 hours", "'hours' could not be placed in '30 minutes 2 hours': say each unit once, the largest"),
         ("5 minutes and 5 minutes", "say each unit once"),
         ("1 month", "'1 month' can't be kept: months and years have no fixed length; say it in days or weeks"),

@@ -89,7 +89,7 @@ def test_a_clock_that_shows_now_means_tomorrow() -> None:
     ("value", "message"),
     [
         ("", "the phrase is empty"),
-        ("soon", "'soon' could not be placed in 'soon'"),
+        ("soon", "'soon' could not be understood"),
         ("end of month", "'end' could not be placed in 'end of month'"),
         ("9 tomorrow", "'9' could not be placed in '9 tomorrow': write it as an hour, 'at 9' or '9:00'"),
         ("tomorrow at 24", "'24' could not be placed in 'tomorrow at 24': an hour is 0 to 23"),
@@ -110,7 +110,7 @@ def test_a_clock_that_shows_now_means_tomorrow() -> None:
         ("1 May 2026", "'1 May 2026' can't be kept: it has passed"),
         ("today", "'today' can't be kept: it has passed"),
         ("2th of June", "'2th' could not be placed in '2th of June': write 2nd"),
-        ("12:60", "'12:60' could not be placed in '12:60': a day goes from 0:00 to 23:59:59"),
+        ("12:60", "'12:60' could not be understood: a day goes from 0:00 to 23:59:59"),
         ("0am", "with am or pm an hour is 1 to 12"),
         ("tomorrow ☃", "'☃' could not be placed in 'tomorrow ☃'"),
         ("tomorrow in Mars/Crater", "'Mars/Crater' is not a known time zone"),

@@ -260,7 +260,7 @@ def test_what_english_can_not_say_is_echoed_as_cron() -> None:
         ("every 999999999 hours", "the interval is longer than anyone will wait"),
         ("every day in 1900", "'1900' could not be placed in 'every day in 1900': years begin with 1970"),
         ("every day in the bath", "'the' could not be placed in 'every day in the bath': here comes a month or a year"),
-        ("biweekly", "'biweekly' could not be placed in 'biweekly': it has two meanings; say 'every 2 weeks' or two"),
+        ("biweekly", "'biweekly' could not be understood: it has two meanings; say 'every 2 weeks' or two"),
         ("monday at 9am", "'monday at 9am' can't be kept: it does not say that it recurs; begin with 'every'"),
         ("tomorrow at 9am", "'tomorrow' could not be placed in 'tomorrow at 9am': a schedule begins with 'every'"),
         ("1 2 3", "'1' could not be placed in '1 2 3': a schedule begins with 'every'"),

@@ -71,9 +71,9 @@ def test_the_base_must_be_given() -> None:
 @pytest.mark.parametrize(
     ("rule", "message"),
     [
-        ("", "'' could not be placed in ''"),
-        ("+1 DAY", "'+1 DAY' could not be placed in '+1 DAY': a repeat rule is HOURLY, DAILY or WEEKLY"),
-        ("MONTHLY", "'MONTHLY' could not be placed in 'MONTHLY'"),
+        ("", "'' could not be understood"),
+        ("+1 DAY", "'+1 DAY' could not be understood: a repeat rule is HOURLY, DAILY or WEEKLY"),
+        ("MONTHLY", "'MONTHLY' could not be understood"),
         ("FINISHED", "'FINISHED' ends too early: after the base comes a modifier"),
         ("FINISHED,", "'FINISHED,' ends too early"),
         ("CREATED, +1 DAY", "'CREATED' could not be placed"),

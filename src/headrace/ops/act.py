@@ -60,6 +60,8 @@ class Verb(Struct, frozen=True):
     do: Callable[[Store, Sequence[str]], Course[list[bool]]]
     outcome: Callable[[bool, Snapshot | None], str] | None = None
     """What became of one, from a look afterwards; None: the answer says it all."""
+    to: str | None = None
+    """The queue that they go to, where one is named."""
     not_group: str | None = None
     """Failed jobs that are not meant when a filter names no group."""
 
@@ -131,12 +133,12 @@ REVIVE = Verb(
 
 def revive_to(queue: str) -> Verb:
     """Revive jobs in another queue."""
-    return replace(REVIVE, do=_again(queue, (State.FAILED, State.CANCELLED)))
+    return replace(REVIVE, do=_again(queue, (State.FAILED, State.CANCELLED)), to=queue)
 
 
 def requeue(to: str | None = None) -> Verb:
     """Run jobs again that are done, in another queue if one is named."""
-    return Verb("requeue", "requeued", (State.DONE,), _again(to, (State.DONE,)), _requeued)
+    return Verb("requeue", "requeued", (State.DONE,), _again(to, (State.DONE,)), _requeued, to)
 
 
 def take_back(to: str | None = None) -> Verb:
@@ -148,6 +150,7 @@ def take_back(to: str | None = None) -> Verb:
         (State.RUNNING,),
         lambda store, ids: ask(facet(store, Editing).take_back(ids, queue)),
         _taken_back,
+        to,
     )
 
 
@@ -159,7 +162,7 @@ def _again(to: str | None, ended: tuple[State, ...]) -> Callable[[Store, Sequenc
 def to_jobs_course(app: Headrace, verb: Verb, ids: Sequence[str]) -> Course[list[Acted]]:
     """Do something to jobs: what became of each."""
     done = yield from verb.do(app.store, ids)
-    yield from audit.note(app.store, verb.name, list(compress(ids, done)))
+    yield from audit.note(app.store, verb.name, list(compress(ids, done)), verb.to)
     if verb.outcome is None:
         return _named(ids, done, verb.done)
     after: list[Snapshot | None] = yield app.store.get(ids)
@@ -198,7 +201,7 @@ def to_all_course(
                 ids = ids[: limit - len(met)]
             if ids:
                 acted = yield from verb.do(app.store, ids)
-                yield from audit.note(app.store, verb.name, list(compress(ids, acted)))
+                yield from audit.note(app.store, verb.name, list(compress(ids, acted)), verb.to)
                 done += sum(acted)
                 met.update(ids)
                 advance(len(ids))

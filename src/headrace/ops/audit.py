@@ -44,10 +44,14 @@ def operator() -> str:
         return f"{os.getuid()}@{socket.gethostname()}"
 
 
-def note(store: Store, what: str, about: str | Sequence[str]) -> Course[None]:
-    """Write down an act, after it was done. Nothing was done to an empty list; some stores keep no trail."""
+def note(store: Store, what: str, about: str | Sequence[str], to: str | None = None) -> Course[None]:
+    """Write down an act, after it was done. Nothing was done to an empty list; some stores keep no trail.
+
+    `to`: the queue that jobs were moved to.
+    """
     if about and isinstance(store, Auditing):
-        yield store.note(operator(), what, about if isinstance(about, str) else listed(about))
+        words = about if isinstance(about, str) else listed(about)
+        yield store.note(operator(), what, words if to is None else f"{words} to queue {to}")
 
 
 def listed(ids: Sequence[str]) -> str:

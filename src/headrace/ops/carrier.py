@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -12,14 +11,12 @@ from msgspec.structs import replace
 from headrace.errors import ConfigurationError, Unsupported
 from headrace.ops.copy import past_of
 from headrace.ops.families import Family, parts
+from headrace.ops.sidings import arriving, base, digest
 from headrace.records import Lease, NewJob, Snapshot, State, spec_of
 from headrace.store import Store
 from headrace.store.contract import Facet, Positional
 from headrace.store.facets import PARKED, Edit, Editing, Queues, Restoring, facet
 from headrace.store.urls import shown_url
-
-CLAIMED, BROUGHT = " (draining)", " (drained)"
-"""What the names of the queues end with that a job is in which is claimed, and which is parked at the target, too."""
 
 
 class Names(Struct, frozen=True):
@@ -61,11 +58,6 @@ def can_claim(store: Store) -> bool:
     return {Facet.EDIT, Facet.QUEUES} <= store.facets
 
 
-def base(queue: str) -> str:
-    """The queue that a job was in before the drain."""
-    return queue.removesuffix(CLAIMED).removesuffix(BROUGHT)
-
-
 class Carrier:
     """Brings jobs to the target."""
 
@@ -78,10 +70,9 @@ class Carrier:
         self.parks = can_claim(source) and isinstance(target, Restoring)
         """Whether a job that was brought waits for its release."""
         self.arriving = ""
-        """What the names of paused queues of the target end with, where jobs wait until the source, which can only
-        lease them, has settled them. Each source has its own."""
+        """The end of the names of queues at the target where jobs wait until the source has settled them, if any do."""
         if not can_claim(source) and can_claim(target):
-            self.arriving = f" (arriving {_digest(shown_url(source.url), 4)})"
+            self.arriving = arriving(shown_url(source.url))
 
     # -- whether a job can be carried --
 
@@ -125,7 +116,7 @@ class Carrier:
 
     def id_at_target(self, job_id: str) -> str:
         """A job's own id, or one that is the same in every run, and that no other installation comes to."""
-        return job_id if can_claim(self.source) else _digest(f"{shown_url(self.source.url)} {job_id}", 16)
+        return job_id if can_claim(self.source) else digest(f"{shown_url(self.source.url)} {job_id}", 16)
 
     def _new_job(self, job: Snapshot | Lease) -> NewJob:
         """A job of the source as the target is to have it. Due times keep the order, where a target has any."""
@@ -179,7 +170,3 @@ class Carrier:
             answers = self.target.run(facet(self.target, Editing).edit(ids, Edit(queue=queue)))
             admitted += sum(answers)
         return admitted
-
-
-def _digest(text: str, size: int) -> str:
-    return hashlib.blake2s(text.encode(), digest_size=size).hexdigest()

@@ -23,13 +23,15 @@ from msgspec.structs import replace
 
 from headrace import crashpoints
 from headrace.errors import ConfigurationError, Unsupported
-from headrace.ops import leasing
-from headrace.ops.carrier import BROUGHT, CLAIMED, Carrier, Left, Names, Reasons, base, can_claim, keeps_ids
+from headrace.ops import audit, leasing
+from headrace.ops.carrier import Carrier, Left, Names, Reasons, can_claim, keeps_ids
 from headrace.ops.families import WAITING, families, pages, parts
 from headrace.ops.forms import threaded
+from headrace.ops.sidings import BROUGHT, CLAIMED, base
 from headrace.records import Filter, ScheduleRecord, Snapshot, State
 from headrace.store import Store
 from headrace.store.contract import Facet
+from headrace.store.courses import run_course
 from headrace.store.facets import Edit, Editing, Queues, Schedules, facet
 from headrace.store.urls import shown_url
 from headrace.values.text import now_ms
@@ -139,6 +141,7 @@ def drain(
                 _rest(time.monotonic() + IDLE_SECONDS, stopped)
     if not stopped():
         _note_what_stays(source, carry)
+    _write_down(source, target.store, moved, schedules)
     return Drained(moved, schedules, reasons.summary(), _running(source))
 
 
@@ -156,6 +159,13 @@ def _note_what_stays(source: Store, carry: Carrier) -> None:
     for page in () if can_claim(source) else pages(source, Filter(states=WAITING, limit=AT_ONCE)):
         for job in carry.acceptable(leasing.movable(page, carry)):
             carry.reasons.add(f"job {job.id}", leasing.NOT_HANDED_OUT)
+
+
+def _write_down(source: Store, target: Store, jobs: int, schedules: int) -> None:
+    """The drain is an act of an operator, at both stores."""
+    for store, where in ((source, f"to {shown_url(target.url)}"), (target, f"from {shown_url(source.url)}")):
+        about = f"{where}: jobs {jobs:,}, schedules {schedules:,}" if jobs or schedules else ""
+        run_course(store, audit.note(store, "drain", about))
 
 
 def _running(source: Store) -> Running:

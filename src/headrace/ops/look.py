@@ -14,6 +14,7 @@ from headrace.ops.attempts import Attempt, attempts_in
 from headrace.ops.documents import document, history_document, job_document, moment
 from headrace.ops.forms import forms
 from headrace.ops.selection import Selection, find_job_course, page_of_course
+from headrace.ops.sidings import base
 from headrace.records import Counts, Filter, HistoryRecord, Page, SessionSnapshot, Snapshot, State
 from headrace.store import Store
 from headrace.store.contract import Facet
@@ -21,7 +22,7 @@ from headrace.store.courses import Course, ask
 from headrace.store.facets import Editing, FailureTimes, QueueControl, Queues, Rows, Sql, Statistics, Tags, facet
 from headrace.store.failing import in_hours
 from headrace.store.paging import PAGE, following
-from headrace.store.throughput import NO_RATES, Measuring, QueueRates, Throughput, rates_of
+from headrace.store.throughput import NO_RATES, Measuring, Moved, QueueRates, Throughput, rates_of
 from headrace.values.glob import any_fits, is_glob
 from headrace.values.names import check_count, check_name
 
@@ -151,7 +152,17 @@ def rates_course(app: Headrace) -> Course[dict[str, QueueRates] | None]:
     if Facet.THROUGHPUT not in app.store.facets:
         return None
     found: Throughput = yield facet(app.store, Measuring).throughput()
-    return {queue: rates_of(found, queue) for queue in (*found.came.queues, *found.ended.queues)}
+    came, ended = _by_base(found.came), _by_base(found.ended)
+    whole = replace(found, came=came, ended=ended)
+    return {queue: rates_of(whole, queue) for queue in (*came.queues, *ended.queues)}
+
+
+def _by_base(moved: Moved) -> Moved:
+    """What a drain moves has come into the queue that it belongs to."""
+    queues: dict[str, int] = {}
+    for queue, number in moved.queues.items():
+        queues[base(queue)] = queues.get(base(queue), 0) + number
+    return replace(moved, queues=queues)
 
 
 rates, arates = forms(rates_course)

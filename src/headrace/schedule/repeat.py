@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
-from headrace.schedule.errors import ScheduleError
+from headrace.schedule.errors import ScheduleError, misplaced
 
 Base = Literal["SCHEDULED", "STARTED", "FINISHED"]
 BASES: tuple[Base, ...] = ("SCHEDULED", "STARTED", "FINISHED")
@@ -104,15 +104,16 @@ def parse_repeat(text: str) -> Repeat:
     rule = text.strip(" ").upper()
     parts = [part for piece in CANNED.get(rule, rule).split(",") if (part := piece.lstrip(" "))] or [""]
     if parts[0] not in BASES:
-        raise ScheduleError(
-            f"'{parts[0]}' could not be placed in '{text}': a repeat rule is HOURLY, DAILY or WEEKLY, "
-            "or begins with SCHEDULED, STARTED or FINISHED"
+        raise misplaced(
+            parts[0],
+            text,
+            "a repeat rule is HOURLY, DAILY or WEEKLY, or begins with SCHEDULED, STARTED or FINISHED",
         )
     if len(parts) < 2:
         raise ScheduleError(f"'{text}' ends too early: after the base comes a modifier, as in '{parts[0]}, +1 HOUR'")
     for part in parts[1:]:
         if not _is_modifier(part):
-            raise ScheduleError(f"'{part}' could not be placed in '{text}': {_HINT}")
+            raise misplaced(part, text, _HINT)
     return Repeat(parts[0], tuple(Modifier(part) for part in parts[1:]))
 
 

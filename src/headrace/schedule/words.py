@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from headrace.schedule.errors import ScheduleError
+from headrace.schedule.errors import ScheduleError, misplaced
 from headrace.schedule.times import Clock
 from headrace.schedule.vocabulary import DIGITS, MONTHS, NUMBERS, ORDINALS, SPELLINGS, TENS, ordinal
 from headrace.schedule.zone import ZONE_NAME, zone
@@ -129,7 +129,7 @@ class Phrase:
         token = self.peek()
         if token is END:
             return ScheduleError(f"'{self.text}' ends too early{': ' if why else ''}{why}")
-        return ScheduleError(f"'{token.text}' could not be placed in '{self.text}'{': ' if why else ''}{why}")
+        return misplaced(token.text, self.text, why)
 
     def refusal(self, why: str) -> ScheduleError:
         """The refusal of the phrase as a whole."""
@@ -169,7 +169,7 @@ def _tokens(body: str, text: str) -> list[Token]:
         match = _TOKEN.match(body, position)
         if match is None:
             rest = body[position:].split(maxsplit=1)[0]
-            raise ScheduleError(f"'{rest}' could not be placed in '{text}': write words, and dates as 2026-06-01")
+            raise misplaced(rest, text, "write words, and dates as 2026-06-01")
         if match.lastgroup == "compound" and (token := _compound(match[0])) is None:
             match = _WORD.match(body, position)
             assert match is not None
@@ -204,12 +204,12 @@ def _token(match: re.Match[str], text: str) -> Token:
     if kind == "mark":
         minute = int(match["mark"])
         if minute > 59:
-            raise ScheduleError(f"'{piece}' could not be placed in '{text}': a minute is 0 to 59")
+            raise misplaced(piece, text, "a minute is 0 to 59")
         return Token(piece, mark=minute)
     if kind == "ordinal":
         number = int(piece[:-2])
         if piece != ordinal(number):
-            raise ScheduleError(f"'{piece}' could not be placed in '{text}': write {ordinal(number)}")
+            raise misplaced(piece, text, f"write {ordinal(number)}")
         return Token(piece, ordinal=number)
     year, month, day = piece.split("-")
     return Token(piece, date=(int(year), int(month), int(day)))
@@ -231,9 +231,9 @@ def _read_clock_text(piece: str, text: str) -> Spoken:
     hour, *rest = (int(number) for number in digits)
     minute, second = [*rest, 0, 0][:2]
     if half and not 1 <= hour <= 12:
-        raise ScheduleError(f"'{piece}' could not be placed in '{text}': with am or pm an hour is 1 to 12")
+        raise misplaced(piece, text, "with am or pm an hour is 1 to 12")
     if half:
         hour = hour % 12 + (12 if half == "pm" else 0)
     if hour > 23 or minute > 59 or second > 59:
-        raise ScheduleError(f"'{piece}' could not be placed in '{text}': a day goes from 0:00 to 23:59:59")
+        raise misplaced(piece, text, "a day goes from 0:00 to 23:59:59")
     return Spoken((hour, minute, second), definite=bool(half) or hour > 12 or digits[0][0] == "0", minutes=bool(rest))
