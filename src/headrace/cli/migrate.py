@@ -36,7 +36,7 @@ def migrate_command(store: str | None, app_path: str | None, as_json: bool, as_s
         return
     with existing_app(store, app_path) as app:
         migrated = migrate(app)
-        shown, by_opening = shown_url(app.url), is_migrated_on_opening(app)
+        shown, by_opening = shown_url(app.url), is_migrated_on_opening(app.store)
     if as_json:
         show_json({"migrated": migrated})
     elif migrated:

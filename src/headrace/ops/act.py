@@ -416,9 +416,9 @@ def migrate_course(app: Headrace) -> Course[bool]:
 migrate, amigrate = forms(migrate_course)
 
 
-def is_migrated_on_opening(app: Headrace) -> bool:
+def is_migrated_on_opening(store: Store) -> bool:
     """Whether a store is brought to the format of this version by each program that opens it."""
-    return Facet.SQL in app.store.facets
+    return Facet.SQL in store.facets
 
 
 def schema_text(url: str) -> str:
