@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Callable
 from operator import methodcaller
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
@@ -37,3 +38,11 @@ def _after_fork() -> None:
 
 
 os.register_at_fork(after_in_child=_after_fork)
+
+
+def permits(number: int) -> SimpleQueue[None]:
+    """So many permits: get one, and put it back. (With a semaphore that takes 30 times as long.)"""
+    free: SimpleQueue[None] = SimpleQueue()
+    for _ in range(number):
+        free.put(None)
+    return free

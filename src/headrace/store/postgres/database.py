@@ -10,7 +10,6 @@ import zlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import count
-from queue import SimpleQueue
 from typing import Any, TypeAlias, TypeVar
 
 import psycopg
@@ -19,6 +18,7 @@ from psycopg.pq.abc import PGresult
 
 from headrace import crashpoints
 from headrace.errors import MaybeApplied
+from headrace.locks import permits
 from headrace.records import Ref
 from headrace.store import forks
 from headrace.store.pools import Pool
@@ -59,7 +59,7 @@ class Database:
         self._address = address
         self._pool = pool
         self._idle: list[Wire] = []
-        self._room = _room(address.connections)
+        self._room = permits(address.connections)
         self._closed = False
         self.connections = address.connections + 1  # at most, in this process, with the one that listens
         here = ", ".join(f"set_config('{name}', '{value}', true)" for name, value in self._settings().items())
@@ -164,7 +164,7 @@ class Database:
         """A child must not touch, nor even close, what its parent opened: it would say goodbye in its name."""
         forks.abandoned.extend(self._idle)
         self._idle = []
-        self._room = _room(self._address.connections)
+        self._room = permits(self._address.connections)
 
     # -- transactions --
 
@@ -223,14 +223,6 @@ class Database:
         return self.repeat(lambda: self.borrow(lambda wire: wire.run(calls)))[0]
 
 
-def _room(size: int) -> SimpleQueue[None]:
-    """So many permissions to use a connection. (To get one from a semaphore takes 30 times as long.)"""
-    room: SimpleQueue[None] = SimpleQueue()
-    for _ in range(size):
-        room.put(None)
-    return room
-
-
 _MARK = re.compile(r"\bGLOB \?|\?")
 
 
@@ -253,16 +245,15 @@ class PostgresTransaction(Transaction):
         self.wire = wire
         self._texts = texts
         self._later: list[Statement] = []
-        self._ahead: dict[str, tuple[tuple[Any, ...], PGresult]] = {}
-        """By name: statements that were run before they were asked for, their values and results."""
+        self._ahead: dict[str, tuple[tuple[Any, ...], PGresult | None]] = {}
+        """By name: statements that will be asked for, their values, and their results if they have been run."""
 
     def begin(self, statements: Statements, ahead: Statements) -> None:
         """One round trip: begin, take the locks, read the clock, and what the work will ask for first."""
-        results = self.wire.run([*statements, *((self._texts[name], values) for name, values in ahead)])
-        ((now, until, self.arrived, self.waited),) = rows_of(results[len(statements) - 1])
-        if not self.arrived:
-            found = zip(ahead, results[len(statements) :], strict=True)
-            self._ahead = {name: (values, result) for (name, values), result in found}
+        self._ahead = {name: (values, None) for name, values in ahead}
+        ((now, until, self.arrived, self.waited),) = rows_of(self._run(*statements))
+        if self.arrived:
+            self._ahead.clear()
         clock = self.database.clock
         self.now, self.steady = (now, now) if clock is None else (clock.now(), clock.steady())
         self.listened = until is not None and until > self.steady
@@ -272,13 +263,16 @@ class PostgresTransaction(Transaction):
         if self.waited and (self.queues or self.ended or self.stop or self.happenings):
             news = Texts(self.queues), Numbers(self.queues.values()), Texts(self.ended)
             self._later.append(("SELECT wake($1, $2, $3, $4, $5)", (*news, self.stop, bool(self.happenings))))
-        self._send("COMMIT")
+        self._run(("COMMIT", ()))
 
-    def _send(self, text: str, values: tuple[Any, ...] = (), *, prepare: bool = True) -> PGresult:
-        """What was put off, because its result does not matter, goes along in the same round trip."""
-        later, self._later = self._later, []
-        self._ahead.clear()
-        return self.wire.run([*later, (text, values)], prepare=prepare)[-1]
+    def _run(self, *statements: Statement, prepare: bool = True) -> PGresult:
+        """The last result. What was put off, as its result does not matter, and what is expected goes along."""
+        expected = [(name, values) for name, (values, result) in self._ahead.items() if result is None]
+        more = [(self._texts[name], values) for name, values in expected]
+        results = self.wire.run([*self._later, *statements, *more], prepare=prepare)
+        found = zip(expected, results[len(results) - len(more) :], strict=True)
+        self._later, self._ahead = [], {name: (values, result) for (name, values), result in found}
+        return results[-1 - len(more)]
 
     def _text(self, name: str) -> str:
         self._ahead.clear()
@@ -289,14 +283,18 @@ class PostgresTransaction(Transaction):
     def rows(self, name: str, values: tuple[Any, ...] = ()) -> list[Any]:
         known, result = self._ahead.pop(name, (None, None))
         if result is None or known != values:
-            result = self._send(self._texts[name], values)
+            result = self._run((self._texts[name], values))
         return rows_of(result)
+
+    def expect(self, name: str, values: tuple[Any, ...]) -> bool:
+        self._ahead.setdefault(name, (values, None))
+        return True
 
     def execute(self, name: str, values: tuple[Any, ...] = ()) -> None:
         self._later.append((self._text(name), values))
 
     def change(self, name: str, values: tuple[Any, ...] = ()) -> int:
-        return self._send(self._text(name), values).command_tuples or 0
+        return self._run((self._text(name), values)).command_tuples or 0
 
     def change_many(self, name: str, rows: Sequence[tuple[Any, ...]]) -> int:
         """Put off: what a working set changes is locked, so that as many rows change as there are."""
@@ -306,7 +304,7 @@ class PostgresTransaction(Transaction):
 
     def insert(self, name: str, rows: Sequence[tuple[Any, ...]], columns: str) -> list[Any]:
         text = f"{self._text(name)} RETURNING {columns}"
-        return rows_of(self._send(text, arrays.columns(SETS[name], rows)))
+        return rows_of(self._run((text, arrays.columns(SETS[name], rows))))
 
     def find(self, clauses: str, values: tuple[Any, ...]) -> list[Any]:
         marks, numbers = _MARK.findall(clauses), count(1)
@@ -314,7 +312,7 @@ class PostgresTransaction(Transaction):
             value if mark == "?" else f"^(?:{as_regex(str(value))})$" for mark, value in zip(marks, values, strict=True)
         )
         clauses = _MARK.sub(lambda found: f"{'' if found[0] == '?' else '~ '}${next(numbers)}", clauses)
-        return rows_of(self._send(f"{self._texts['snapshot']} {clauses}", given, prepare=False))
+        return rows_of(self._run((f"{self._texts['snapshot']} {clauses}", given), prepare=False))
 
     def array(self, numbers: Sequence[Ref]) -> object:
         return Texts(map(str, numbers)) if numbers and isinstance(numbers[0], str) else Numbers(numbers)

@@ -1,4 +1,4 @@
-"""The numbers in the columns of the database, by name. In statements, a name in braces stands for its number."""
+"""The numbers in the columns of the database, by name. In statements, a name in braces stands for its value."""
 
 from __future__ import annotations
 
@@ -41,6 +41,12 @@ HOOKED = PRECEDES | LANED | RECURRING | COMPLETED
 """Other rows change when such a job ends, or its result is known already: it is not settled in bulk."""
 OF_ONE_RUN = CANCELLING | SPARE | LARGE_RESULT | UPDATED
 """These say nothing about the next run."""
+
+OF_JOB = (
+    "job.seq, job.task, job.queue, job.state, job.priority, job.due, job.flags, job.token, job.attempts, job.crashes, "
+    "job.started, job.finished, job.deferred_since, job.failure, job.id, job.max_crashes, job.session, job.unique_key"
+)
+"""The columns that rules decide about: those of `working_set.Job`, but for the name of its worker."""
 
 BODY, RESULT = range(2)
 """`blob.kind`."""

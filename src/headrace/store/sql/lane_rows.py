@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
@@ -102,6 +102,10 @@ class Laned:
         )  # fmt: skip
 
 
+_OWN = len(fields(Laned)) - 1
+"""So many columns of a head of a line are those of `laned`. The job's follow."""
+
+
 @dataclass(slots=True)
 class _Line:
     """A lane's own line, as far as it is known: all that stand in it up to a place, and some others."""
@@ -133,7 +137,12 @@ class LaneRows:
         `slots`: so many leave the lines of all these lanes, by weight. `starting`: they leave them to run, so that none
         follows where a limit allows one more.
         """
-        self._load_laned(job.seq for job in jobs)
+        if missing := [job.seq for job in jobs if job.seq not in self._laned]:
+            these = (self._tx.array(missing),)
+            together = self._tx.expect("lanes_of_jobs", these)
+            self._add_laned(self._tx.rows("laned_some", these))
+            if together:
+                self._add_lanes(self._tx.rows("lanes_of_jobs", these))
         places = [(job.queue, self._laned[job.seq].key) for job in jobs]
         self.find_all(places)
         moving = {job.seq for job in jobs}
@@ -164,11 +173,6 @@ class LaneRows:
         self._load_heads(may_admit, most)
         self._load_starts(may_admit, most)
 
-    def _load_laned(self, seqs: Iterable[int]) -> None:
-        missing = [seq for seq in seqs if seq not in self._laned]
-        if missing:
-            self._add_laned(self._tx.rows("laned_some", (self._tx.array(missing),)))
-
     def _add_laned(self, rows: Iterable[tuple[Any, ...]]) -> list[Laned]:
         """Hold what has been read, unless it is here."""
         added = []
@@ -188,10 +192,14 @@ class LaneRows:
         if missing:
             self._lanes.update(dict.fromkeys(missing))
             tx, alone = self._tx, len(missing) == 1
-            rows = tx.rows("lane_look", missing[0]) if alone else tx.rows("lanes_some", (tx.pairs(missing),))
-            for columns in rows:
-                lane = Record(*columns)
-                lane.was = columns[:_CHANGING]
+            self._add_lanes(tx.rows("lane_look", missing[0]) if alone else tx.rows("lanes_some", (tx.pairs(missing),)))
+
+    def _add_lanes(self, rows: Iterable[tuple[Any, ...]]) -> None:
+        """Hold what has been read, unless it is here."""
+        for columns in rows:
+            lane = Record(*columns)
+            lane.was = columns[:_CHANGING]
+            if self._lanes.get((lane.queue, lane.key)) is None:
                 self._lanes[lane.queue, lane.key] = lane
 
     def make_all(self, wanted: Mapping[tuple[str, str], Lane]) -> None:
@@ -221,14 +229,16 @@ class LaneRows:
         if not unknown:
             return
         found: dict[int, list[Laned]] = {lane.seq: [] for lane in unknown}
-        for laned in self._add_laned(self._tx.rows("laned_heads", (self._tx.array(list(found)), most))):
+        rows = self._tx.rows("laned_heads", (self._tx.array(list(found)), most))
+        for laned, columns in zip(self._add_laned(columns[:_OWN] for columns in rows), rows, strict=True):
             assert laned.lane is not None
             found[laned.lane].append(laned)
+            if laned.job in self._laned:
+                self._work.hold(columns[_OWN:])
         for seq, heads in found.items():
             line = self._line(seq)
             line.looked_at, line.whole = most, len(heads) < most
             line.upto = heads[-1].in_line if heads else None
-        self._work.load(laned.job for heads in found.values() for laned in heads)
 
     def _load_starts(self, lanes: Sequence[Record], most: int) -> None:
         """Of lanes with rates, those starts that decide about the next so many, and the last one."""
@@ -271,7 +281,7 @@ class LaneRows:
 
     def laned(self, seq: int) -> Laned:
         if seq not in self._laned:
-            self._load_laned((seq,))
+            self._add_laned(self._tx.rows("laned_some", (self._tx.array([seq]),)))
         return self._laned[seq]
 
     def add(self, seq: int, wanted: Lane) -> None:

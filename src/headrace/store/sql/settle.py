@@ -95,6 +95,8 @@ def exchange(tx: Transaction, request: Request, *, one_by_one: bool = False) -> 
         raise Redo(lambda tx: exchange(tx, request, one_by_one=True)) from None
     if started:
         mark_started(tx, session, started)
+    if take is not None and names is not None:
+        taking.expect(tx, take, names)
     special = tx.row(taking.Special, "special")
     if special.ended:
         tx.come_again = dependents.work_off(tx)

@@ -121,6 +121,12 @@ class Special(NamedTuple):
         return self.next_expiry is not None and self.next_expiry < tx.now
 
 
+def expect(tx: Transaction, take: Take, names: Names) -> None:
+    """What the take will ask for if some of its queues have lanes."""
+    if names.few and tx.expect("queues_with_lanes", (tx.texts(names.given),)) and len(names.given) == 1:
+        tx.expect("ready_line", (*names.given, min(take.slots + 1, take.slots + take.spare)))
+
+
 def take(tx: Transaction, values: tuple[int, ...], take: Take, names: Names, special: Special) -> list[Lease]:
     any_lane, any_control = special.lane, special.control
     passes = special.block or special.is_late(tx)

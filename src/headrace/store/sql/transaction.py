@@ -94,6 +94,10 @@ class Transaction(ABC):
     def rows(self, name: str, values: tuple[Any, ...] = ()) -> list[Any]:
         """All rows of a query."""
 
+    def expect(self, name: str, values: tuple[Any, ...]) -> bool:
+        """Whether this query goes along with the next one, as its rows will be asked for: that saves a round trip."""
+        return False
+
     @abstractmethod
     def execute(self, name: str, values: tuple[Any, ...] = ()) -> None:
         """Run a statement that returns nothing."""

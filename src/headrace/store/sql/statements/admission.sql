@@ -25,18 +25,14 @@ SELECT queue FROM scheduled WHERE queue IS NOT NULL
 
 -- name: jobs_by_seq
 -- Jobs, as far as rules decide about them, by their rows.
-SELECT
-    seq, task, queue, state, priority, due, flags, token, attempts, crashes, started, finished, deferred_since, failure,
-    id, max_crashes, session, unique_key, (SELECT name FROM session WHERE session.seq = job.session)
+SELECT {OF_JOB}, (SELECT name FROM session WHERE session.seq = job.session)
 FROM job
 WHERE seq IN (SELECT value FROM json_each(?1))
 ORDER BY seq /*lock*/
 
 -- name: jobs_by_id
 -- The same, by their ids.
-SELECT
-    seq, task, queue, state, priority, due, flags, token, attempts, crashes, started, finished, deferred_since, failure,
-    id, max_crashes, session, unique_key, (SELECT name FROM session WHERE session.seq = job.session)
+SELECT {OF_JOB}, (SELECT name FROM session WHERE session.seq = job.session)
 FROM job
 WHERE id IN (SELECT value FROM json_each(?1/*text*/))
 ORDER BY seq /*lock*/

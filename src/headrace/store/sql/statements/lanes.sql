@@ -56,6 +56,17 @@ FROM lane
 WHERE (queue, key) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?1/*pairs*/))
 ORDER BY seq /*lock*/
 
+-- name: lanes_of_jobs
+-- Lanes, by the jobs in them.
+SELECT seq, running_limit, rate, per, sequence, unfinished, running, front, front_due, turn, starts, forget_at, weight,
+    served, round_at, queue, key
+FROM lane
+WHERE (queue, key) IN (
+    SELECT job.queue, laned.key FROM laned CROSS JOIN job ON job.seq = laned.job
+    WHERE laned.job IN (SELECT value FROM json_each(?1))
+)
+ORDER BY seq /*lock*/
+
 -- name: lane_new
 -- A lane's first job has come.
 INSERT INTO lane (queue, key, running_limit, rate, per, sequence, weight, unfinished, running, starts)

@@ -57,9 +57,7 @@ WHERE session.id = ?1 AND job.flags & {CANCELLING} != 0
 
 -- name: ready_line
 -- The head of a queue's line, as far as rules decide about its jobs.
-SELECT
-    seq, task, queue, state, priority, due, flags, token, attempts, crashes, started, finished, deferred_since, failure,
-    id, max_crashes, session, unique_key, NULL
+SELECT {OF_JOB}, NULL
 FROM job
 WHERE state = {READY} AND queue = ?1
 ORDER BY priority DESC, due, seq LIMIT ?2 /*skip*/
