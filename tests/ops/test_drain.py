@@ -279,8 +279,51 @@ def test_from_a_wire_into_a_native_store(make: Make, wire: str) -> None:
     assert ops.drain(here, there).jobs == 5
     jobs = there.store.run(there.store.find(Filter(limit=100))).jobs
     assert sorted(json.loads(job.body)["a"] for job in jobs) == list(range(5))
-    assert {job.task for job in jobs} == {"sums:add"}
+    assert {(job.task, job.queue) for job in jobs} == {("sums:add", "default")}
     assert ops.drain(here, there).jobs == 0
+
+
+@pytest.mark.server
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [
+        ("qless", "hworker"),
+        ("qless", "bedrock"),
+        ("bedrock", "hworker"),
+        ("hworker", "bedrock"),
+        ("workkit", "hworker"),
+    ],
+)
+def test_from_a_wire_into_another_what_the_wires_themselves_say_does_not_matter(
+    make: Make, source: str, target: str
+) -> None:
+    here, there = make(source), make(target)
+    here.tasks["sums:add"].enqueue(1)
+    plan = ops.plan(here, there)
+    assert (plan.jobs, plan.left) == (1, [])
+    drained = ops.drain(here, there)
+    assert (drained.jobs, drained.left) == (1, [])
+
+
+@pytest.mark.server
+@pytest.mark.parametrize(
+    ("source", "target", "why"),
+    [
+        ("workkit", "redis", ""),
+        ("qless", "redis", ""),
+        ("sqlite", "gearmonkey", "has no schedules"),
+        ("workkit", "hworker", "has no schedules"),
+        ("sqlite", "bedrock", "is no repeat rule"),
+    ],
+)
+def test_a_dry_run_asks_for_schedules_too(make: Make, source: str, target: str, why: str) -> None:
+    here, there = make(source), make(target)
+    here.tasks["sums:add"].every("every hour", name="hourly").enqueue(1)
+    plan = ops.plan(here, there)
+    drained = ops.drain(here, there)
+    assert (plan.jobs, plan.schedules, plan.left) == (drained.jobs, drained.schedules, drained.left)
+    assert (drained.jobs, drained.schedules) == (0, why == "")
+    assert [(left.example, why in left.why) for left in drained.left] == [("schedule hourly", True)] * (why != "")
 
 
 @pytest.mark.parametrize("wire", WIRES)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import fields, replace
 
 from headrace.errors import ConfigurationError, Unsupported
 from headrace.ops.copy import past_of
@@ -17,6 +17,8 @@ from headrace.store import Store
 from headrace.store.contract import Facet, Positional
 from headrace.store.facets import PARKED, Edit, Editing, Queues, Restoring, facet
 from headrace.store.urls import shown_url
+
+MAX_CRASHES: int = next(field.default for field in fields(NewJob) if field.name == "max_crashes")
 
 
 class Names(Struct, frozen=True):
@@ -120,21 +122,33 @@ class Carrier:
 
     def _new_job(self, job: Snapshot | Lease) -> NewJob:
         """A job of the source as the target is to have it. Due times keep the order, where a target has any."""
-        queue = base(job.queue)
         later = isinstance(job, Snapshot) and job.state is State.SCHEDULED
         values: dict[str, Any] = {
             "id": self.id_at_target(job.id),
             "task": self.names.tasks.get(job.task, job.task),
-            "queue": self.names.queues.get(queue, queue),
+            "queue": self.queue_at_target(job.task, job.queue),
             "data": job.data,
+            "max_crashes": self._max_crashes(job),
             "run_at": job.due if later or (job.due and Facet.DELAY in self.target.facets) else None,
         }
         if isinstance(job, Lease):
             # A wire with a limit of attempts makes options of its own limits: they are not the job's.
             options = job.options if job.extras.attempt_limit is None else None
-            return NewJob(body=job.body, priority=job.priority, options=options, max_crashes=job.max_crashes, **values)
+            return NewJob(body=job.body, priority=job.priority, options=options, **values)
         related = {"unique_key": job.unique_key, "after": job.after, "if_failed": job.if_failed}
         return NewJob(**{**spec_of(job), **values, **related})
+
+    def queue_at_target(self, task: str, queue: str) -> str:
+        """By the name that the source has for it or the app, it may be called otherwise there."""
+        queue = own = base(queue)
+        if isinstance(self.source, Positional) and self.source.knows(task):
+            own = self.source.home(task, queue)
+        return self.names.queues.get(queue) or self.names.queues.get(own, own)
+
+    def _max_crashes(self, job: Snapshot | Lease) -> int:
+        """Between wires it is left out: there it is what a wire makes of other numbers, or does not tell."""
+        is_told = isinstance(self.source, Restoring) or can_claim(self.target)
+        return (is_told and job.max_crashes) or MAX_CRASHES
 
     def bring(self, jobs: Sequence[Any]) -> list[bool]:
         """Which of these jobs are at the target now."""

@@ -90,11 +90,11 @@ def plan(app: Headrace, target: Headrace, names: Names = AS_THEY_ARE) -> Plan:
     source, reasons, jobs = app.store, Reasons(), 0
     _check_apart(source, target.store, probing=False)
     carry = Carrier(source, target.store, names, reasons)
-    schedules = sum(1 for _ in _schedules(source)) if _both_have_schedules(source, target.store) else 0
+    schedules = sum(1 for _ in _movable(source, carry))
     for family in families(source, AT_ONCE):
         carry.refuses(family, AT_ONCE)
     for page in pages(source, Filter(states=WAITING, limit=AT_ONCE)):
-        movable = page if can_claim(source) else leasing.movable(page, carry, with_schedules=bool(schedules))
+        movable = page if can_claim(source) else leasing.movable(page, carry)
         jobs += len(carry.acceptable(job for job in movable if not _stays(job, carry)))
     return Plan(jobs, schedules, reasons.summary(), _running(source), list(_warnings(source, target.store)))
 
@@ -118,8 +118,8 @@ def drain(
     """
     source, reasons, moved = app.store, Reasons(), 0
     _check_apart(source, target.store, probing=True)
-    schedules = _move_schedules(source, target.store, names, reasons)
     carry = Carrier(source, target.store, names, reasons)
+    schedules = _move_schedules(source, carry)
     rested, is_over = time.monotonic(), False
     while not is_over:
         before = moved
@@ -189,8 +189,6 @@ def _warnings(source: Store, target: Store) -> Iterator[str]:
             f"{shown_url(source.url)} hands out jobs by leases only: stop its workers, or a job whose drain was "
             "killed may run there too."
         )
-    if Facet.SCHEDULES in source.facets and Facet.SCHEDULES not in target.facets and any(_schedules(source)):
-        yield f"{shown_url(target.url)} has no schedules: those of {shown_url(source.url)} stay."
 
 
 def _check_apart(source: Store, target: Store, *, probing: bool) -> None:
@@ -206,10 +204,6 @@ def _check_apart(source: Store, target: Store, *, probing: bool) -> None:
             source.run(here.resume(probe))
     if same:
         raise ConfigurationError(f"{shown_url(source.url)} and {shown_url(target.url)} are the same store.")
-
-
-def _both_have_schedules(source: Store, target: Store) -> bool:
-    return Facet.SCHEDULES in source.facets and Facet.SCHEDULES in target.facets
 
 
 # -- at the source -----------------------------------------------------------------------------------------
@@ -382,28 +376,35 @@ def _schedules(source: Store) -> Iterator[ScheduleRecord]:
         after, more = (look.records[-1].name, look.more) if look.records else ("", False)
 
 
-def _move_schedules(source: Store, target: Store, names: Names, reasons: Reasons) -> int:
-    """A schedule that is at the target already is left there, and here, unless it is the same."""
-    if not _both_have_schedules(source, target):
-        return 0
-    here, there = facet(source, Schedules), facet(target, Schedules)
-    moved = 0
-    for record in list(_schedules(source)):
-        definition = replace(
-            record.definition,
-            task=names.tasks.get(record.definition.task, record.definition.task),
-            queue=names.queues.get(record.definition.queue, record.definition.queue),
+def _movable(source: Store, carry: Carrier) -> Iterator[tuple[ScheduleRecord, ScheduleRecord]]:
+    """Schedules that the target would take, each with what it would be there; why the others stay is noted."""
+    for record in list(_schedules(source)) if Facet.SCHEDULES in source.facets else ():
+        definition, names = record.definition, carry.names
+        moved = replace(
+            definition,
+            task=names.tasks.get(definition.task, definition.task),
+            queue=carry.queue_at_target(definition.task, definition.queue),
         )
+        new = replace(record, definition=moved, version=0)
         try:
-            put = target.run(there.put_schedule(replace(record, definition=definition), None))
+            facet(carry.target, Schedules).put_schedule(new, None)  # describes it only
         except (ConfigurationError, Unsupported) as error:
-            reasons.add(f"schedule {record.name}", str(error))
-            continue
+            carry.reasons.add(f"schedule {record.name}", str(error))
+        else:
+            yield record, new
+
+
+def _move_schedules(source: Store, carry: Carrier) -> int:
+    """A schedule that is at the target already is left there, and here, unless it is the same."""
+    moved, target = 0, carry.target
+    for record, new in _movable(source, carry):
+        here, there = facet(source, Schedules), facet(target, Schedules)
+        put = target.run(there.put_schedule(new, None))
         crashpoints.passing("drain.schedule")
         found = target.run(there.schedules([record.name])).records
-        if put or (found and found[0].definition == definition):
+        if put or (found and found[0].definition == new.definition):
             source.run(here.delete_schedule(record.name))
             moved += 1
         else:
-            reasons.add(f"schedule {record.name}", f"{shown_url(target.url)} has another schedule of this name.")
+            carry.reasons.add(f"schedule {record.name}", f"{shown_url(target.url)} has another schedule of this name.")
     return moved

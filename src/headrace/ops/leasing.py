@@ -19,7 +19,6 @@ from headrace.store import Store
 from headrace.store.facets import Queues, facet
 
 BLOCKED = "It waits for another job there, and can't be leased."
-RECURRING = "It is a run of a schedule that stays."
 CHILD = "Another job there waits for it."
 NOT_HANDED_OUT = "It waits there, and was not handed out to this drain, or came too late for it. Start the drain again."
 SHORT, LONG = 1_000, 15_000
@@ -27,14 +26,14 @@ SHORT, LONG = 1_000, 15_000
 OURS = (Verdict.OK, Verdict.ALREADY)
 
 
-def movable(jobs: Sequence[Snapshot], carry: Carrier, *, with_schedules: bool = False) -> list[Snapshot]:
-    """Those that can be leased and moved; why the others stay is noted. `with_schedules`: schedules move first."""
+def movable(jobs: Sequence[Snapshot], carry: Carrier) -> list[Snapshot]:
+    """Those that can be leased and moved; why the others stay is noted. Runs of a schedule go or stay with it."""
     found = []
     for job in jobs:
         if job.schedule is None and job.state is not State.BLOCKED:
             found.append(job)
-        elif job.schedule is None or not with_schedules:
-            carry.reasons.add(f"job {job.id}", BLOCKED if job.schedule is None else RECURRING)
+        elif job.schedule is None:
+            carry.reasons.add(f"job {job.id}", BLOCKED)
     return found
 
 
@@ -115,12 +114,11 @@ def lease_and_move(source: Store, carry: Carrier, at_once: int, most_left: int, 
 
 
 def _is_tied(lease: Lease, carry: Carrier) -> bool:
-    """Whether the job belongs to something that stays, which is noted."""
+    """Whether the job belongs to something that stays: a schedule, or a parent."""
     is_child = bool(lease.extras.after) and not lease.extras.resumed
-    if is_child or lease.extras.tick is not None:
-        carry.reasons.add(f"job {lease.id}", CHILD if is_child else RECURRING)
-        return True
-    return False
+    if is_child:
+        carry.reasons.add(f"job {lease.id}", CHILD)
+    return is_child or lease.extras.tick is not None
 
 
 def _move_later(source: Store, carry: Carrier, at_once: int) -> Iterator[int]:

@@ -349,10 +349,13 @@ class Custodian(Protocol):
 
 @runtime_checkable
 class Positional(Protocol):
-    """A store on a wire that has arguments without their names, which the signature of a job's task says."""
+    """A store on a wire that does not say all about a job: the app's tasks say how arguments are named, and more."""
 
     def knows(self, task: str) -> bool:
         """Whether the app has this task."""
+
+    def home(self, task: str, queue: str) -> str:
+        """What the app calls this queue of the wire, for jobs of a task that it has: the task's own queue, if it is."""
 
 
 @runtime_checkable

@@ -24,9 +24,9 @@ def binary(value: bytes) -> msgspec.Raw:
     return msgspec.Raw(b"\xdb" + len(value).to_bytes(4) + value)
 
 
-def function_for(job: NewJob) -> str:
+def function_for(task: str, queue: str) -> str:
     """The function whose line a job stands in: the queue, or the task where no queue was named."""
-    return job.task if job.queue == DEFAULT_QUEUE else job.queue
+    return task if queue == DEFAULT_QUEUE else queue
 
 
 def new_jobs(jobs: Sequence[NewJob], shapes: Shapes) -> bytes:
@@ -34,7 +34,7 @@ def new_jobs(jobs: Sequence[NewJob], shapes: Shapes) -> bytes:
 
 
 def _new_job(job: NewJob, shapes: Shapes) -> list[Any]:
-    function = function_for(job)
+    function = function_for(job.task, job.queue)
     rest: dict[str, Any] = {"id": job.id}
     if job.queue != function:
         rest["queue"] = job.queue

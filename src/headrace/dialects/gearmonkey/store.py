@@ -73,6 +73,10 @@ class GearMonkeyStore(RedisDialect):
     def knows(self, task: str) -> bool:
         return task in self.tasks
 
+    def home(self, task: str, queue: str) -> str:
+        own = self.tasks[task].options.queue
+        return own if requests.function_for(task, own) == queue else queue
+
     def advice(self) -> list[str]:
         """What an operator should know: about the server, and about jobs and counts that somebody left behind."""
         return [*super().advice(), *self.doctor.advice()]

@@ -35,6 +35,12 @@ class Catalogue:
     def knows(self, task: str) -> bool:
         return self._tasks is not None and task in self._tasks
 
+    def home(self, task: str, name: str) -> str:
+        """What the app calls a queue."""
+        assert self._tasks is not None
+        own = self._tasks[task].options.queue
+        return own if self.name_of(own) == name else name
+
     def name_of(self, queue: str) -> str:
         return self._default if queue == DEFAULT else queue
 

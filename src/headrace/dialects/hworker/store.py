@@ -78,6 +78,9 @@ class HworkerStore(RedisDialect, OwnerlessStore[Session]):
     def knows(self, task: str) -> bool:
         return self.catalogue.knows(task)
 
+    def home(self, task: str, queue: str) -> str:
+        return self.catalogue.home(task, queue)
+
     # -- clients --
 
     def put(self, jobs: Sequence[NewJob]) -> Operation[list[Put]]:

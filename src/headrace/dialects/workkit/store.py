@@ -86,6 +86,10 @@ class WorkKitStore(RedisDialect, OwnerlessStore[Session]):
     def knows(self, task: str) -> bool:
         return self.handlers.task(task) is not None
 
+    def home(self, task: str, queue: str) -> str:
+        known = self.handlers.task(task)
+        return queue if known is None else self.queue_of((known.options.queue,)) or queue
+
     def advice(self) -> list[str]:
         orphans = self.run(self.orphans())
         found = super().advice()
