@@ -142,6 +142,8 @@ class Take(Struct, frozen=True, gc=False):
     """False: empty the first queue before the next. True: one from each in turn, in the order given."""
     grace: int = 0
     """How many milliseconds this worker needs to start a job of a lane with a rate, if that is more than usual."""
+    above: int | None = None
+    """Jobs of this priority wait in its line: the store may ring it for one that comes before them."""
 
 
 class Extras(Struct, frozen=True, kw_only=True, gc=False):

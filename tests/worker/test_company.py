@@ -3,7 +3,9 @@ higher priority wait for the next exchange, which takes long beside many busy th
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from queue import SimpleQueue
@@ -11,7 +13,7 @@ from queue import SimpleQueue
 import pytest
 
 from headrace import Headrace
-from headrace.records import Kind, Lease, Outcome, SessionInfo
+from headrace.records import Kind, Lease, Outcome, SessionInfo, State
 from headrace.values.clock import ManualClock
 from headrace.worker.leases import CALM, Leases
 from headrace.worker.pump import Pump
@@ -27,7 +29,7 @@ def leases() -> Iterator[Leases]:
     for number in range(5):
         lease = Lease(number, 1, f"{number}", "task", "default", b"{}")
         pump.leases.waiting[Run(lease, None, pump._reports)] = True
-    pump.leases.ahead.replied(leases=True)
+    pump.leases.ahead.replied({0})
     pump.leases.ahead.due_at += 60  # just now, however slow this machine is
     pump.leases.outcomes.append(Outcome(ref=9, token=1, id="9", kind=Kind.DONE))
     yield pump.leases
@@ -94,6 +96,55 @@ def test_a_job_of_higher_priority_starts_before_the_leases_in_hand(monkeypatch: 
             assert leases.ahead.mixed, "more that are urgent may follow: the next exchange comes sooner"
             gate.release()
             assert started.get(timeout=20) == "high"
+            leases.stopping = True
+            gate.release(50)
+
+
+@pytest.mark.parametrize("url", ["sqlite", "redis"], indirect=True)
+def test_the_store_rings_a_busy_worker_for_an_urgent_job(url: str) -> None:
+    """A small exchange takes it and settles nothing; it starts next, and the line goes on after it."""
+    started: SimpleQueue[str] = SimpleQueue()
+    gate = threading.Semaphore(0)
+    with closing(Headrace(url)) as app:
+
+        @app.task(name="job")
+        def job(name: str) -> None:
+            started.put(name)
+            assert gate.acquire(timeout=20)
+
+        app.store.run(app.store.open(SessionInfo(id="s", name="s", timeout=15_000)))
+        app.enqueue_many([job.call(f"low {number}") for number in range(50)])
+        with closing(Pump(app, "s", queues=["default"], slots=1)) as pump:
+            leases, ahead = pump.leases, pump.leases.ahead
+            for _ in range(10):
+                ahead.ended(1_000, 1.0, ran_out=True)
+            ahead.replied({0, 9})
+            pump._exchange()
+            assert started.get(timeout=20) == "low 0"
+            assert leases.in_hand == 11, "as much is held ready as if all jobs were alike"
+            gate.release()
+            assert started.get(timeout=20) == "low 1"
+            number = pump.session.number
+            job.enqueue("also low")
+            assert app.queue("default").counts()[State.READY] == 40
+            assert not pump._waiter.wait(0)
+            assert ahead.urgent_at == math.inf, "an ordinary job does not ring"
+            job.using(priority=9).enqueue("high")
+            assert app.queue("default").counts()[State.READY] == 41, "so what was sent before has come"
+            pump._wait()
+            assert ahead.urgent_at <= time.monotonic()
+            assert not pump._renewals.news, "a ring is no reason to ask about the leases in hand"
+            pump._take_urgent()
+            assert pump.session.number == number + 1
+            assert len(leases.outcomes) == 1, "it will be settled with the next exchange"
+            gate.release(2)
+            assert [started.get(timeout=20) for _ in range(2)] == ["high", "low 2"]
+            job.using(priority=9).enqueue("high as well")
+            assert State.READY in app.queue("default").counts()
+            pump._wait()
+            assert ahead._took_urgent_at + ahead.seconds <= ahead.urgent_at < math.inf, (
+                "not more often than a line lasts"
+            )
             leases.stopping = True
             gate.release(50)
 

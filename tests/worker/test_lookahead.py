@@ -76,9 +76,9 @@ def test_less_is_held_ready_for_a_while_after_jobs_of_several_priorities_came() 
     """7 ms of work, or as much as an exchange takes; quick jobs are also exchanged for others within that time."""
     ahead = Lookahead(slots=4, batch=500)
     assert settled(ahead, 1_000, 0.001) in (9, 10)
-    ahead.came({0})
+    ahead.replied({0})
     assert not ahead.mixed
-    ahead.came({9})
+    ahead.replied({9})
     assert ahead.seconds == 0.007
     assert settled(ahead, 1_000, 0.001) in (6, 7)
     assert settled(ahead, 1_000, 0.010) in (9, 10)
@@ -88,6 +88,27 @@ def test_less_is_held_ready_for_a_while_after_jobs_of_several_priorities_came() 
     assert settled(ahead, 50_000, 0.001) == pytest.approx(233, rel=0.1)  # which was found to take 10 µs
     ahead.replied_at += 11
     assert ahead.seconds == 0.010
+
+
+@pytest.mark.parametrize(
+    ("answers", "above", "seconds"),
+    [
+        ([{0}, {0}], None, 0.010),
+        ([{0}, {9}], 0, 0.010),
+        ([{0, 9}, {9}], 0, 0.010),
+        ([{0, 9}, {9}, {9}], 9, 0.010),
+        ([{-5}, {0}], -5, 0.007),
+    ],
+    ids=str,
+)
+def test_a_store_that_rings_is_asked_to_once_several_priorities_came(
+    answers: list[set[int]], above: int | None, seconds: float
+) -> None:
+    """As much is held ready as ever, unless jobs of the usual priority are the urgent ones: nothing rings for these."""
+    ahead = Lookahead(slots=4, batch=500, rings=True)
+    for priorities in answers:
+        ahead.replied(priorities)
+    assert (ahead.above, ahead.seconds) == (above, seconds)
 
 
 class Exchanges:
@@ -115,7 +136,7 @@ class Exchanges:
         wanted = max(free, 0) + self.ahead.wanted(ended, free)
         meanwhile = self.work(self.seconds, pace)
         self.ahead.exchanged(self.seconds)
-        self.ahead.replied(leases=wanted > 0)
+        self.ahead.replied({0} if wanted else set())
         self.hand += wanted
         return meanwhile
 

@@ -40,7 +40,7 @@ def test_work_whose_wake_up_was_lost_is_found(
 
     with app.worker():
         assert leaf.enqueue(1).result(timeout=20) == 1
-        monkeypatch.setattr(WaiterMap, "wake_workers", lambda *_: None)
+        monkeypatch.setattr(WaiterMap, "wake_workers", lambda *_, **__: None)
         assert leaf.enqueue(2).result(timeout=20) == 2
 
 

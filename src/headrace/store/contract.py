@@ -179,6 +179,14 @@ class NearWaiter(Waiter, Protocol):
     near: bool
 
 
+@runtime_checkable
+class RingingWaiter(Waiter, Protocol):
+    """A waiter of a store that rings a worker whose line is full for a job that is more urgent (`Take.above`)."""
+
+    urgent: bool
+    """It was rung since it was armed. That alone is no news, but ends a wait."""
+
+
 class Guard(Protocol):
     """Keeps a session alive for exactly as long as a process lives, where a store can notice that.
 

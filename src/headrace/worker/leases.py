@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace import crashpoints
 from headrace.records import ExchangeReply, Kind, Lease, Outcome, Ref, Verdict
-from headrace.store.contract import Waiter
+from headrace.store.contract import RingingWaiter, Waiter
 from headrace.task import Task
 from headrace.worker.deadlines import Deadlines
 from headrace.worker.ledger import Ledger
@@ -32,8 +32,8 @@ SECONDS, MOST_SECONDS = 0.010, 0.025
 EXCHANGES = 3
 """It may be as much as this many exchanges take, within these bounds: where they take long, few are made."""
 MIXED_SECONDS, MIXED_FOR = 0.007, 10.0
-"""How much is held ready for so many seconds after jobs of several priorities came, as more that are urgent may follow,
-which wait for the next exchange. It may be as much as one exchange takes."""
+"""For so many seconds after jobs of several priorities came, more that are urgent may follow: the store is asked to
+ring for them. Where it does not, they wait for the next exchange: so that much is held ready, or as one takes."""
 EACH_SECONDS = 20e-6
 """What a lease and the outcome before it add to an exchange, at most."""
 SLOW_MILLISECONDS = 5
@@ -49,8 +49,10 @@ CALM = 0.5
 class Lookahead:
     """Spare leases: none at first, doubled whenever they ran out, within bounds."""
 
-    def __init__(self, slots: int, batch: int) -> None:
+    def __init__(self, slots: int, batch: int, *, rings: bool = False) -> None:
         self._slots = slots
+        self._rings = rings
+        """Whether the store rings for urgent jobs."""
         self._batch = batch
         self._jobs = self._seconds = 0.0
         """How many jobs ended lately, and in how much time in which there was work."""
@@ -71,6 +73,11 @@ class Lookahead:
         """Whether those wait no longer for a thread that is quick."""
         self._priorities: set[int] = set()
         """Of the leases that came last."""
+        self._lowest = 0
+        """The lowest of these, and of those before."""
+        self._took_urgent_at = -math.inf
+        self.urgent_at = math.inf
+        """When to take what the store has rung for: at once, but not more often than what is held ready lasts."""
         self._mixed_until = -math.inf
         self.due_at = self.replied_at
         """When what is held ready has been done: outcomes go out, and leases come in. An urgent job waits for that."""
@@ -83,7 +90,7 @@ class Lookahead:
     @property
     def seconds(self) -> float:
         """How much work is held ready."""
-        least, exchanges = (MIXED_SECONDS, 1) if self.mixed else (SECONDS, EXCHANGES)
+        least, exchanges = (MIXED_SECONDS, 1) if self.hasty else (SECONDS, EXCHANGES)
         return min(max(least, exchanges * self.trip), MOST_SECONDS)
 
     @property
@@ -91,22 +98,39 @@ class Lookahead:
         """Whether jobs of several priorities come."""
         return self.replied_at < self._mixed_until
 
-    def replied(self, *, leases: bool) -> None:
-        """The store has answered an exchange. `leases`: it has handed out some."""
+    @property
+    def hasty(self) -> bool:
+        """Whether urgent jobs may come that the store does not ring for."""
+        return self.mixed and not (self._rings and self._lowest >= 0)
+
+    @property
+    def above(self) -> int | None:
+        """The lowest priority of what is held ready, if the store is to ring for higher ones."""
+        return self._lowest if self._rings and self.mixed else None
+
+    def rung(self) -> None:
+        """A job has come that is more urgent than those held ready."""
+        now = time.monotonic()
+        self._mixed_until = now + MIXED_FOR
+        self.urgent_at = min(self.urgent_at, max(now, self._took_urgent_at + self.seconds))
+
+    def take_urgent(self) -> None:
+        """Such jobs are taken now."""
+        self._took_urgent_at, self.urgent_at = time.monotonic(), math.inf
+
+    def replied(self, priorities: set[int]) -> None:
+        """The store has answered an exchange, with leases of these priorities."""
         self.replied_at = time.monotonic()
-        self.due_at = self.replied_at + self.seconds
-        if leases:
+        if priorities:
             self.filled_at = self.replied_at
             self.hurried = False
             if self._working_since is None:
                 self._working_since = self.replied_at
-
-    def came(self, priorities: set[int]) -> None:
-        """The leases of the last answer have these priorities."""
-        if len(priorities | self._priorities) > 1:
-            self._mixed_until = self.replied_at + MIXED_FOR
-            self.due_at = self.replied_at + self.seconds
-        self._priorities = priorities
+            lately = priorities | self._priorities
+            if len(lately) > 1:
+                self._mixed_until = self.replied_at + MIXED_FOR
+            self._lowest, self._priorities = min(lately), priorities
+        self.due_at = self.replied_at + self.seconds
 
     def rested(self, seconds: float) -> None:
         """There was nothing to do for so long."""
@@ -139,7 +163,7 @@ class Lookahead:
     def spare(self) -> int:
         """How many leases to hold ready now."""
         most = self.rate * self.seconds
-        if self.mixed:  # within that time they are also exchanged: urgent jobs wait for that as well
+        if self.hasty:  # within that time they are also exchanged: urgent jobs wait for that as well
             most /= 1 + self.rate * self._each
         self._spare = min(self._spare, int(most), self._batch)
         return self._spare
@@ -176,7 +200,7 @@ class Leases:
         self.running: dict[Run, bool] = {}
         """By run, not by job: one that was taken away and came back runs anew while its old run still ends."""
         self.outcomes: deque[Outcome] = deque()
-        self.ahead = Lookahead(slots, session.store.batch)
+        self.ahead = Lookahead(slots, session.store.batch, rings=isinstance(waiter, RingingWaiter))
         self.deadlines = Deadlines(session.steady)
         self.asleep = False
         """Whether the pump sleeps, and is to be woken."""
@@ -330,7 +354,6 @@ class Leases:
             self.waiting[run] = True
             line.append(run)
         session.asking.served(reply.leases[-1])
-        self.ahead.came({lease.priority for lease in reply.leases})
         for executor, theirs in runs.items():
             executor.submit(theirs)
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from headrace import crashpoints
 from headrace.errors import SessionGone, StaleRequest
 from headrace.records import ExchangeReply, Lease, Outcome, Take
-from headrace.store.contract import NearWaiter, TakingWaiter
+from headrace.store.contract import NearWaiter, RingingWaiter, TakingWaiter
 from headrace.task import Task
 from headrace.values.clock import Clock, SystemClock
 from headrace.worker.executors import Executor
@@ -73,6 +73,7 @@ class Pump:
         self._waiter = store.waiter(session, queues)
         self._taking = self._waiter if isinstance(self._waiter, TakingWaiter) else None
         self._near = isinstance(self._waiter, NearWaiter)
+        self._ringing = self._waiter if isinstance(self._waiter, RingingWaiter) else None
         self.leases = Leases(self.session, self._waiter, ledger, slots=slots, max_jobs=max_jobs)
         self._reports = Reports(self.session, self.leases, app.payload_limit)
         self._renewals = Renewals(self.session, self.leases)
@@ -152,10 +153,13 @@ class Pump:
             if self._tick_has_come():
                 self._ticker.tick()
                 self._wants_more = self._wants_more or leases.room > 0
+            if leases.ahead.urgent_at < math.inf and time.monotonic() >= leases.ahead.urgent_at:
+                self._take_urgent()
             if self._wants_more or leases.ripe():
                 self._exchange()
                 if self._wants_more or leases.outcomes or leases.stopping:
                     self._renewals.news = self._renewals.news or self._waiter.wait(0)
+                    self._heed_ring()
                     continue
             if self._tick_has_come():
                 continue
@@ -204,20 +208,37 @@ class Pump:
         spare = 0 if leases.stopping or session.gone else ahead.wanted(len(outcomes), free)
         if leases.left is not None:
             spare = min(spare, leases.left - free)
-        take = self.session.asking.take(max(free, 0), spare) if free > 0 or spare > 0 else None
+        above = ahead.above if spare else None
+        take = self.session.asking.take(max(free, 0), spare, above) if free > 0 or spare > 0 else None
         if not outcomes and take is None:
             return
+        begun = time.monotonic()
+        reply = self._send(outcomes, take)
+        ahead.exchanged(time.monotonic() - begun, len(reply.leases))
+        ahead.rested(leases.idle())
+        ahead.replied({lease.priority for lease in reply.leases})
+        self._apply_reply(outcomes, take, reply)
+
+    def _take_urgent(self) -> None:
+        """Take what comes before the leases in hand, and nothing else: that takes a fraction of an exchange's time."""
+        leases = self.leases
+        leases.ahead.take_urgent()
+        spare = leases.slots if leases.left is None else min(leases.slots, leases.left)
+        if leases.waiting and spare > 0 and not leases.stopping and not self.session.gone:
+            take = self.session.asking.take(0, spare, leases.ahead.above)
+            self._apply_reply((), take, self._send((), take))
+        self._wants_more = leases.room > 0
+
+    def _send(self, outcomes: Sequence[Outcome], take: Take | None) -> ExchangeReply:
+        session, leases = self.session, self.leases
         if not leases.closed:
             self._waiter.arm()
         if crashpoints.armed:
             crashpoints.reach("exchange.before")
-        request = session.exchange(outcomes, take, leases.started_spares())
-        begun = time.monotonic()
-        reply = session.insist(request)
-        ahead.exchanged(time.monotonic() - begun, len(reply.leases))
+        reply = session.insist(session.exchange(outcomes, take, leases.started_spares()))
         if take is not None:  # an expired session may settle
             session.is_alive(reply.ends, reply.now)
-        self._apply_reply(outcomes, take, reply)
+        return reply
 
     def _settle_again(self) -> None:
         """What was under way when the session went."""
@@ -231,8 +252,6 @@ class Pump:
             crashpoints.reach("exchange.after")
         leases = self.leases
         self.session.unanswered = None
-        leases.ahead.rested(leases.idle())
-        leases.ahead.replied(leases=bool(reply.leases))
         settled = leases.settled(outcomes, reply.verdicts)
         if reply.leases:
             if reply.ends is not None:
@@ -276,9 +295,16 @@ class Pump:
         leases = self.leases
         news = self._waiter.wait(self._patience(self._upkeep.due_at))
         leases.asleep = False
+        self._heed_ring()
         if news and leases.in_hand:
             self._renewals.news = True
         self._wants_more = leases.room > 0 and (news or self._due_now())
+
+    def _heed_ring(self) -> None:
+        """Has the store rung for an urgent job?"""
+        if self._ringing is not None and self._ringing.urgent:
+            self._ringing.urgent = False
+            self.leases.ahead.rung()
 
     def _may_wait_elsewhere(self) -> bool:
         """Only with nothing in hand: nothing else that there is to do may wait for the store's answer."""
@@ -311,6 +337,7 @@ class Pump:
         else:
             session.find_out_when(reply)
         session.is_alive(reply.ends, reply.now, sent)
+        self.leases.ahead.replied({lease.priority for lease in reply.leases})
         self._apply_reply((), take, reply)
 
     def _meanwhile(self) -> float | None:
@@ -325,7 +352,7 @@ class Pump:
     def _patience(self, until: float) -> float:
         """For how many seconds there is nothing to do, at most until then (on the monotonic clock)."""
         leases, renewals = self.leases, self._renewals
-        until = min(until, leases.due_at, self._stopping.at)
+        until = min(until, leases.due_at, leases.ahead.urgent_at, self._stopping.at)
         if leases.in_hand:
             until = min(until, renewals.checked_at + renewals.seconds)
         if renewals.news and leases.running:

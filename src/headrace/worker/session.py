@@ -202,8 +202,8 @@ class Asking:
         self._grace = 0
         """How long it may take here from asking for a job to its start, in milliseconds. 0: no longer than usual."""
 
-    def take(self, slots: int, spare: int) -> Take:
-        return Take(self._queues, slots, spare, self._round_robin, self._grace)
+    def take(self, slots: int, spare: int, above: int | None = None) -> Take:
+        return Take(self._queues, slots, spare, self._round_robin, self._grace, above)
 
     def served(self, last: Lease) -> None:
         """With round robin, the next batch begins with the queue after the one that was served last."""

@@ -30,7 +30,8 @@ TYPES = {
     "lanes": "hash", "lane:": "zset", "runs:": "zset", "starts:": "list", "fading": "zset", "control": "hash",
     "patterns": "zset", "names:": "zset", "blocked": "hash", "barred:": "zset", "lifting": "set",
     "settings": "hash", "stats": "zset", "stat:": "hash", "failing": "hash", "failing_last": "zset", "gone:": "hash",
-    "row:": "list", "line:": "zset", "hungry:": "zset", "history:": "list", "session:": "hash", "held:": "set",
+    "row:": "list", "line:": "zset", "hungry:": "zset", "urgent:": "zset", "history:": "list",
+    "session:": "hash", "held:": "set",
     "bell:": "list", "events": "stream", "audit": "stream", "staged:": "list", "batch:": "hash", "arriving": "zset",
 }  # fmt: skip
 """What is at each of them; a name that ends in a colon goes on with a queue, a lane, a session or a job."""

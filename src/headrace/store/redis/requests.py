@@ -268,9 +268,12 @@ def wanted(take: Take | None, shortened: Callable[[Sequence[str]], Sequence[str]
         return b""
     named = take.queues if len(take.queues) <= SHORT else shortened(take.queues)
     queues = b"".join(map(_name, dict.fromkeys(named)))
-    if not take.grace:
-        return _TAKE(take.slots, take.spare, take.round_robin) + queues
-    return _TAKE(take.slots, take.spare, take.round_robin | 2) + _ONE(take.grace) + queues
+    how, more = int(take.round_robin), b""
+    if take.grace:
+        how, more = how | 2, _ONE(take.grace)
+    if take.above is not None:
+        how, more = how | 4, more + _ONE(take.above)
+    return _TAKE(take.slots, take.spare, how) + more + queues
 
 
 def names(all_: Iterable[str]) -> bytes:

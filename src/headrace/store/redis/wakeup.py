@@ -167,7 +167,7 @@ class RedisWaiter:
                 return True  # a hint may have been lost with the connection
             elif news_read:
                 return True
-            if poked:
+            if poked or self._rung():
                 return False
             now = time.monotonic()
             if next_due is not None and now >= next_due:
@@ -288,6 +288,10 @@ class RedisWaiter:
         """Not parsed: whatever is no answer to a ping is a hint, and a hint too many does no harm."""
         return received.replace(PONG, b"") != b""
 
+    def _rung(self) -> bool:
+        """Whether the wait ends for something else than news."""
+        return False
+
     def _ask(self, question: Script[tuple[bool, int]]) -> tuple[bool, int]:
         try:
             return self._driver.run(question)
@@ -319,10 +323,24 @@ class WorkerWaiter(RedisWaiter):
         arguments = (session.encode(), *(queue.encode() for queue in dict.fromkeys(driver.lists.shortened(queues))))
         question = Script("wait", arguments, lambda reply, _: (bool(reply[0]), int(reply[1])))
         super().__init__(driver, driver.keys.wake(session), question, has_room)
+        self.urgent = False
+        self._ring_message = pack(b"message", self._channel.encode(), b"!")
+        """What is published to a session that has jobs to do, for one that is more urgent: in the protocol's bytes."""
         self._crowd = crowd
         self._bell = driver.keys.bell(session).encode()
         self._line: Any = None
         self._may_block = True
+
+    def arm(self) -> None:
+        self.urgent = False
+        super().arm()
+
+    def _is_news(self, received: bytes) -> bool:
+        self.urgent = self.urgent or self._ring_message in received
+        return super()._is_news(received.replace(self._ring_message, b""))
+
+    def _rung(self) -> bool:
+        return self.urgent
 
     def _ask_seconds(self) -> float:
         return ASK_SECONDS * min(max(self._crowd(), 1), SELDOM)

@@ -99,6 +99,8 @@ def _note_work(tx: Transaction, jobs: Sequence[NewJob]) -> None:
     for job in jobs:
         workers = 1 if job.run_at is None and not job.delay else EVERYONE
         queues[job.queue] = queues.get(job.queue, 0) + workers
+        if job.priority > 0 and workers == 1:
+            tx.urgent[job.queue] = max(job.priority, tx.urgent.get(job.queue, 0))
 
 
 def roll_call(tx: Transaction, jobs: Sequence[NewJob]) -> None:

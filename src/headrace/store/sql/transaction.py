@@ -61,6 +61,7 @@ class Transaction(ABC):
         "queues",
         "steady",
         "stop",
+        "urgent",
     )
 
     now: int
@@ -74,6 +75,8 @@ class Transaction(ABC):
         self.guards = guards
         self.queues: dict[str, int] = {}
         """Queues that may have work now, or sooner than was known, and how many workers should look."""
+        self.urgent: dict[str, int] = {}
+        """The highest priority of what came to a queue, if it is above the usual one."""
         self.ended: list[str] = []
         """Jobs that reached a final state."""
         self.come_again = False

@@ -130,3 +130,11 @@ class ThreadWaiter:
 
     def close(self) -> None:
         self._waiters.discard(self)
+
+
+class LocalTimes:
+    """What one process knows where no map is shared: times on the steady clock."""
+
+    def __init__(self) -> None:
+        self.listened_until = 0
+        self.swept = 0

@@ -36,7 +36,7 @@ from headrace.store.sql.events import lasts
 from headrace.store.sql.transaction import EVERYONE, Transaction
 from headrace.store.sqlite.database import Database
 from headrace.store.sqlite.guard import make_run_folder
-from headrace.store.sqlite.waiters import ChangeCounter, PollingWaiter, ThreadWaiter
+from headrace.store.sqlite.waiters import ChangeCounter, LocalTimes, PollingWaiter, ThreadWaiter
 from headrace.values.clock import Clock
 from headrace.values.glob import is_glob
 
@@ -45,17 +45,19 @@ if TYPE_CHECKING:
 
 SLOTS = 4096
 FREE, BUSY = 0, 1
-WORKER, CLIENT, SUBSCRIBER, FULL = 2, 3, 4, 5
+WORKER, CLIENT, SUBSCRIBER, FULL, LINE = 2, 3, 4, 5, 6
 """The kinds of waiters: also their states while they sleep. A worker that is full can take nothing: it is woken only
-when a job is to stop."""
+when a job is to stop. One with a line of jobs is also rung for a job that comes before them."""
 LOOK_SECONDS = 15
 """A worker that sleeps looks for work by itself now and then, should a wake-up have been lost."""
 
-NEWS, POKE = b"!", b"."
+NEWS, URGENT, POKE = b"!", b"^", b"."
+"""What is sent. To a worker without a line of jobs it is the same whether what came is urgent."""
 
 _STATES = 64
 _ENTRIES = _STATES + SLOTS
-_ENTRY = struct.Struct("<IxxxxQ")  # the owner's pid, and the key it listens for
+_ENTRY = struct.Struct("<IiQ")  # the owner's pid, the priority of the jobs in its line, and the key it listens for
+_ABOVE, _ABOVE_AT = struct.Struct("<i"), 4  # that priority alone
 _SIZE = _ENTRIES + SLOTS * _ENTRY.size
 _HIGH = struct.Struct("<I")
 _TIME, _UNTIL_AT, _SWEPT_AT = struct.Struct("q"), 8, 16  # in the machine's own order, as only that is written in one go
@@ -80,14 +82,6 @@ def job_key(job_id: str) -> int:
     return crc32(job_id.encode())
 
 
-class _Times:
-    """Times on the steady clock."""
-
-    def __init__(self) -> None:
-        self.listened_until = 0
-        self.swept = 0
-
-
 class WaiterMap:
     """The map of all waiters on one database file."""
 
@@ -105,14 +99,14 @@ class WaiterMap:
         self._sender = _datagram_socket()
         self._adding = reentrant_lock()  # a file lock keeps other processes out, but not other threads
 
-    def wake_workers(self, queues: Mapping[str, int], first: int = 0) -> None:
+    def wake_workers(self, queues: Mapping[str, int], first: int = 0, what: bytes = NEWS) -> None:
         """There may be work in these queues: wake as many workers as each needs, from a slot on."""
         if self._sleeper(WORKER, _STATES + first) < 0:
             return
         wanted = [[_bit(queue), workers] for queue, workers in queues.items()]
         for slot, key in self._sleepers(WORKER, first):
             need = next((need for need in wanted if need[0] & key), None)
-            if need is not None and self._wake(slot):
+            if need is not None and self._wake(slot, what):
                 need[1] -= 1
                 if not need[1]:
                     wanted.remove(need)
@@ -123,9 +117,18 @@ class WaiterMap:
         # (Written out: every put asks.)
         return self._map.find(_WORKER, _STATES + first, _STATES + _HIGH.unpack_from(self._map, 0)[0]) >= 0
 
-    def wake_all_workers(self) -> None:
-        """A running job is to stop: the process that runs it should look."""
-        for kind in (WORKER, FULL):
+    def ring(self, queue: str, priority: int) -> None:
+        """There is an urgent job: have a worker with a line of less urgent ones take it, if none sleeps."""
+        bit = _bit(queue)
+        if any(key & bit for _, key in self._sleepers(WORKER)):
+            return
+        for slot, key in self._sleepers(LINE):
+            above = _ABOVE.unpack_from(self._map, _ENTRIES + slot * _ENTRY.size + _ABOVE_AT)[0]
+            if key & bit and above < priority and self._wake(slot, URGENT):
+                return
+
+    def wake_all(self, *kinds: int) -> None:
+        for kind in kinds:
             for slot, _ in self._sleepers(kind):
                 self._wake(slot)
 
@@ -136,11 +139,6 @@ class WaiterMap:
             for slot, key in self._sleepers(CLIENT):
                 if key in keys:
                     self._wake(slot)
-
-    def wake_subscribers(self) -> None:
-        """There are events."""
-        for slot, _ in self._sleepers(SUBSCRIBER):
-            self._wake(slot)
 
     @property
     def listened_until(self) -> int:
@@ -175,13 +173,13 @@ class WaiterMap:
         at = self._sleeper(kind, _STATES + first)
         while at >= 0:
             slot = at - _STATES
-            yield slot, _ENTRY.unpack_from(self._map, _ENTRIES + slot * _ENTRY.size)[1]
+            yield slot, _ENTRY.unpack_from(self._map, _ENTRIES + slot * _ENTRY.size)[2]
             at = self._sleeper(kind, at + 1)
 
-    def _wake(self, slot: int) -> bool:
-        """Returns whether the wake-up was sent."""
-        self._map[_STATES + slot] = BUSY
-        return self.send(slot, NEWS)
+    def _wake(self, slot: int, what: bytes = NEWS) -> bool:
+        """Returns whether the wake-up was sent. A worker that is rung still hears that a job is to stop."""
+        self._map[_STATES + slot] = BUSY if what == NEWS else FULL
+        return self.send(slot, what)
 
     def send(self, slot: int, what: bytes) -> bool:
         """Send to one waiter. The slot of one that died is freed. Returns False if nothing could be sent."""
@@ -222,7 +220,7 @@ class WaiterMap:
             socket_.bind(self.address(slot))
             with suppress(OSError):
                 os.chmod(f"waiter-{slot}", self._mode, dir_fd=self._directory)
-            _ENTRY.pack_into(self._map, _ENTRIES + slot * _ENTRY.size, os.getpid(), key)
+            _ENTRY.pack_into(self._map, _ENTRIES + slot * _ENTRY.size, os.getpid(), 0, key)
             self._map[_STATES + slot] = BUSY
             _HIGH.pack_into(self._map, 0, max(self._high(), slot + 1))
         finally:
@@ -237,7 +235,7 @@ class WaiterMap:
         if high < SLOTS:
             return high
         for slot in range(SLOTS):  # all taken: look for owners that died and were never woken
-            pid, _ = _ENTRY.unpack_from(self._map, _ENTRIES + slot * _ENTRY.size)
+            pid, *_ = _ENTRY.unpack_from(self._map, _ENTRIES + slot * _ENTRY.size)
             if not os.path.exists(f"/proc/{pid}"):
                 return slot
         raise OSError("all slots are taken")
@@ -245,8 +243,12 @@ class WaiterMap:
     def set_state(self, slot: int, state: int) -> None:
         self._map[_STATES + slot] = state
 
-    def state(self, slot: int) -> int:
-        return self._map[_STATES + slot]
+    def fill(self, slot: int, above: int | None) -> None:
+        """A worker that was armed, and not woken since, has no room; `above`: but for jobs of higher priority."""
+        if self._map[_STATES + slot] == WORKER:
+            if above is not None:
+                _ABOVE.pack_into(self._map, _ENTRIES + slot * _ENTRY.size + _ABOVE_AT, above)
+            self._map[_STATES + slot] = FULL if above is None else LINE
 
     def remove(self, slot: int) -> None:
         with suppress(OSError):
@@ -261,7 +263,7 @@ class WaiterMap:
 
 
 _WORKER = bytes([WORKER])
-_BYTE = {kind: bytes([kind]) for kind in (WORKER, CLIENT, SUBSCRIBER, FULL)}
+_BYTE = {kind: bytes([kind]) for kind in (WORKER, CLIENT, SUBSCRIBER, FULL, LINE)}
 
 
 def _datagram_socket() -> socket.socket:
@@ -285,20 +287,20 @@ class SocketWaiter:
         self.slot = slot
         self._socket = socket_
         self._open = True
-        self._full = False
+        self._full = self.urgent = self._has_line = False
         self._look_at = 0.0
         self._guard = threading.RLock()  # a signal handler may poke while its own thread does
 
     def arm(self) -> None:
-        self._full = False
+        self._full = self.urgent = self._has_line = False
         self._look_at = 0.0
         self._map.set_state(self.slot, self._kind)
 
-    def fill(self, full: bool) -> None:
-        """Whether the worker can take no more, until it is armed again."""
-        self._full = full
-        if full and self._map.state(self.slot) == WORKER:
-            self._map.set_state(self.slot, FULL)
+    def fill(self, full: bool, above: int | None) -> None:
+        """Whether the worker can take no more, until it is armed again. `above`: but jobs of higher priority."""
+        self._full, self._has_line = full, full and above is not None
+        if full:
+            self._map.fill(self.slot, above)
 
     def wait(self, timeout: float | None) -> bool:
         # 0 makes the socket non-blocking: even the shortest time-out would take a millisecond.
@@ -331,7 +333,8 @@ class SocketWaiter:
     def _is_news(self, heard: bytes) -> bool:
         """A wake-up means new data, and one read covers every wake-up before it. A poke only ends the wait."""
         heard += self._rest()
-        if NEWS not in heard:
+        self.urgent = self.urgent or (self._has_line and URGENT in heard)
+        if NEWS not in heard and (self._has_line or URGENT not in heard):
             return False
         self._map.set_state(self.slot, BUSY)
         self._rest()  # what came before the slot was disarmed
@@ -376,7 +379,7 @@ class Wakeups:
         self._threads: set[ThreadWaiter] = set()
         self._workers: WeakValueDictionary[str, SocketWaiter] = WeakValueDictionary()
         """The waiters of this process' workers, by session."""
-        self._local = _Times()
+        self._local = LocalTimes()
 
     def map(self) -> WaiterMap | None:
         if not self._tried:
@@ -388,11 +391,11 @@ class Wakeups:
         return self._map
 
     @property
-    def times(self) -> WaiterMap | _Times:
+    def times(self) -> WaiterMap | LocalTimes:
         """What all processes know; of this process alone, where they share no map."""
         return self.map() or self._local
 
-    def _subscriptions(self) -> WaiterMap | _Times | None:
+    def _subscriptions(self) -> WaiterMap | LocalTimes | None:
         """None: the database has to say."""
         return self.map() or (self._local if self._db.in_memory else None)
 
@@ -416,13 +419,15 @@ class Wakeups:
         found = self.map()
         if found is not None:
             if tx.stop:
-                found.wake_all_workers()
+                found.wake_all(WORKER, FULL, LINE)
             elif tx.queues:
-                found.wake_workers(tx.queues)
+                for queue, priority in tx.urgent.items():
+                    found.ring(queue, priority)
+                found.wake_workers(tx.queues, what=URGENT if tx.urgent else NEWS)
             if tx.ended:
                 found.wake_clients(tx.ended)
             if tx.happenings:
-                found.wake_subscribers()
+                found.wake_all(SUBSCRIBER)
         elif tx.ended or tx.queues or tx.stop or tx.happenings:
             self._wake_threads()
 
@@ -430,8 +435,12 @@ class Wakeups:
         """The same for a put of one job, which was ready at once or will be due later."""
         found = self._map or self.map()
         if found is not None:
+            urgent = job.priority > 0 and job.run_at is None and not job.delay
+            if urgent:
+                found.ring(job.queue, job.priority)
             if found.some_worker_sleeps():
-                found.wake_workers({job.queue: 1 if job.run_at is None and not job.delay else EVERYONE})
+                workers = 1 if job.run_at is None and not job.delay else EVERYONE
+                found.wake_workers({job.queue: workers}, what=URGENT if urgent else NEWS)
         else:
             self._wake_threads()
 
@@ -454,7 +463,7 @@ class Wakeups:
         waiter = self._workers.get(request.session)
         if waiter is not None:
             take, got = request.take, len(reply.leases)
-            waiter.fill(take is None or got >= take.slots)
+            waiter.fill(take is None or got >= take.slots, None if take is None else take.above)
             if take is not None and not got:
                 self.wake_for_work(waiter.slot + 1)
             elif take is not None and got == take.slots + take.spare:

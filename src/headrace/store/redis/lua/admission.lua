@@ -64,6 +64,9 @@ local function stand(job)
   append(plan.enter, queue, member)
   plan.fresh[member] = true
   plan.news[queue] = (plan.news[queue] or 0) + 1
+  if job.priority > 0 then
+    plan.urgent[queue] = math.max(job.priority, plan.urgent[queue] or 0)
+  end
   count(queue, READY, 1)
   change(job)
 end

@@ -3,10 +3,10 @@
 
 local HINTS_AT_MOST = 100
 local RELEASING = PREFIX .. 'releasing'
-local asks = { rows = {} }
+local asks = { rows = {}, lines_at_most = 16 }
 
--- What to take: how many jobs, how many more to hold ready, whether queues take turns, how long a worker needs to start a job, and
--- the names of queues. Nil: nothing.
+-- What to take: how many jobs, how many more to hold ready, whether queues take turns, how long a worker needs to start a job, above
+-- which priority it is rung for more, and the names of queues. Nil: nothing.
 function asks.read_take(sent)
   if sent == '' then
     return nil
@@ -19,6 +19,10 @@ function asks.read_take(sent)
     ask.grace, at = unpack_from('>d', sent, at)
     checks.integer(ask.grace, 0, LATEST, 'How long it takes to start a job, by session ', ARGV[2])
   end
+  if band(how, 4) ~= 0 then
+    ask.above, at = unpack_from('>d', sent, at)
+    checks.integer(ask.above, -2147483648, 2147483647, 'The priority of what waits, by session ', ARGV[2])
+  end
   while at <= #sent do
     ask.names[#ask.names + 1], at = unpack_from('>Hc0', sent, at)
   end
@@ -30,6 +34,26 @@ function asks.read_take(sent)
   end
   ask.wanted = ask.slots + ask.spare
   return ask
+end
+
+-- A session with a line of jobs is rung for more urgent ones of the queues that they are from, if it asks for that. `from` has these
+-- as its keys. Where it is registered.
+function asks.lines(ask, given, from)
+  local keys = {}
+  for queue in pairs(ask and ask.above and #given >= ask.slots and from or {}) do
+    keys[#keys + 1] = #keys < asks.lines_at_most and PREFIX .. 'urgent:' .. queue or nil
+  end
+  for _, key in ipairs(keys) do
+    check_type(key, 'zset')
+  end
+  return keys
+end
+
+function asks.be_rung(session, ask, keys)
+  for _, key in ipairs(keys) do
+    call('ZADD', key, ask.above, session.id)
+    call('PEXPIRE', key, 60000)
+  end
 end
 
 -- The end of every exchange: what a repetition of it is answered with, and that the session has been seen.

@@ -265,9 +265,12 @@ local function write_keys()
 end
 
 -- Wakes sleepers, sessions and waiters, and publishes events, once all is written.
-local function tell_all(hungry, is_watched)
+local function tell_all(hungry, rung, is_watched)
   for name, number in pairs(hungry) do
     wake(name, number)
+  end
+  for queue, priority in pairs(rung) do
+    waking.ring(queue, priority)
   end
   for session in pairs(plan.tell) do
     rouse(session)
@@ -294,6 +297,7 @@ function commit(first)
   local more, more_no_more = split(plan.more, cmsgpack.pack)
   local is_watched = plan.ended[1] and check_type(WATCHED, 'zset')
   local hungry = to_be_woken(plan.news)
+  local rung = waking.rings_due(plan.urgent, plan.news, hungry)
   local set, zeros, filled, emptied = changed_counts()
   if filled[1] or emptied[1] then
     check_type(READY_QUEUES, 'zset')
@@ -327,7 +331,7 @@ function commit(first)
     bulk('RPUSH', key, entries)
     call('LTRIM', key, -lines, -1)
   end
-  tell_all(hungry, is_watched)
+  tell_all(hungry, rung, is_watched)
 end
 
 end

@@ -411,13 +411,14 @@ function exchange_plain(session, request, ask, kept)
     check_hungry(list)
   end
   local tick = not absent[TICKS] and call('ZRANGE', TICKS, 0, 0, 'WITHSCORES')[2]
-  local verdicts = as_bytes(settled.verdicts)
+  local verdicts, lines = as_bytes(settled.verdicts), asks.lines(ask, given, got.from)
 
   write_plain(session, settled, got)
   if not (registered[1] == hungry[1] and #registered == 1) then
     leave_hungry(session, registered)
   end
   be_hungry(session.id, hungry)
+  asks.be_rung(session, ask, lines)
   for _, queue in ipairs(hints) do
     if types[PREFIX .. 'hungry:' .. queue] == 'zset' and call('EXISTS', PREFIX .. 'row:' .. queue) == 1 then
       wake(queue, 1)

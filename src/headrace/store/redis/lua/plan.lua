@@ -29,6 +29,7 @@ plan = {
   history = {},   -- key -> list of entries
   gone = {},      -- whole keys to remove
   news = {},      -- queue -> how many sleepers to wake
+  urgent = {},    -- queue -> the highest priority above 0 of what enters its line
   ended = {},     -- ids of jobs that have come to an end
   tell = {},      -- sessions to wake
   look_again = false, -- a bound was reached: the session should ask again

@@ -299,5 +299,5 @@ local function hand_out(session, request, ids, from, slots)
   if given[1] then
     plan.held_in[session.held] = given
   end
-  return given
+  return given, numbers
 end

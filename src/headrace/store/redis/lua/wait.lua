@@ -51,9 +51,24 @@ local function to_be_woken(news)
   return sleepers
 end
 
+local waking = {} -- (a script may have 200 names)
+
+-- Urgent jobs (queue -> the highest priority) for which no sleeper is woken: a session is rung that has a line of less urgent ones.
+function waking.rings_due(urgent, news, sleepers)
+  local rung = {}
+  for queue, priority in pairs(urgent) do
+    local is_wanted = news[queue] > 0 and check_type(PREFIX .. 'urgent:' .. queue, 'zset')
+    for _, name in ipairs(is_wanted and listening_to(queue) or {}) do
+      is_wanted = is_wanted and not sleepers[name]
+    end
+    rung[queue] = is_wanted and priority or nil
+  end
+  return rung
+end
+
 -- Publishing is a courtesy: a user who may not do it gets jobs done all the same.
-local function publish(channel)
-  local number = redis.pcall('PUBLISH', PREFIX .. channel, '')
+function waking.publish(channel, message)
+  local number = redis.pcall('PUBLISH', PREFIX .. channel, message or '')
   return type(number) == 'number' and number or 0
 end
 
@@ -62,7 +77,7 @@ local function wake_job_waiters(ids)
   local until_when = read_many('ZMSCORE', WATCHED, ids)
   for i, id in ipairs(ids) do
     if until_when[i] then
-      publish('ended:' .. id)
+      waking.publish('ended:' .. id)
     end
   end
 end
@@ -71,7 +86,7 @@ end
 -- does not listen here. Its process is gone, or on a cluster it listens at another node, as it does for a moment after our keys have moved;
 -- for that it is rung for all the same.
 local function rouse(session)
-  local listens = publish('wake:' .. session) > 0
+  local listens = waking.publish('wake:' .. session) > 0
   local bell = PREFIX .. 'bell:' .. session
   call('DEL', bell) -- once is enough
   call('RPUSH', bell, '1')
@@ -94,6 +109,21 @@ local function wake(name, number)
     end
     if rouse(session) then
       woken = woken + 1
+    end
+  end
+end
+
+-- One session that has a line of jobs of a lower priority, the lowest first: it takes the urgent job before it goes on with these.
+function waking.ring(queue, priority)
+  local key = PREFIX .. 'urgent:' .. queue
+  for _ = 1, WOKEN_AT_MOST do
+    local session = call('ZRANGEBYSCORE', key, '-inf', string.format('(%.0f', priority), 'LIMIT', 0, 1)[1]
+    if not session then
+      return
+    end
+    call('ZREM', key, session)
+    if waking.publish('wake:' .. session, '!') > 0 then
+      return
     end
   end
 end

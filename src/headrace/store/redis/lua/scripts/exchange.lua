@@ -7,8 +7,8 @@
 --          64 H note, 128 I body, 256 I data, 512 I result, 1024 I error, 2048 I the jobs to wait for, H id each,
 --          4096 I an account of the run, 8192 I the data that the new one is a change of)
 -- ARGV[5]  spare leases that were started: d arrival each
--- ARGV[6]  empty, or what to take: d slots, d spare, B 1 round robin, 2 if how many milliseconds a start takes follows (d), and for
---          each queue H name, or a pattern
+-- ARGV[6]  empty, or what to take: d slots, d spare, B 1 round robin, 2 if how many milliseconds a start takes follows (d), 4 if the
+--          priority follows (d) above which the session is rung for jobs, and for each queue H name, or a pattern
 -- ARGV[7]  how many done jobs are kept at most, in place of what the settings say; may be empty or left out. Those beyond go
 --          in small portions here, so that they go as fast as they come
 -- Answers  {now, next due or '', a byte per verdict, {id, ...}, {record, ...}, {position, kind, value, ...} of values in large,
@@ -202,7 +202,7 @@ local function check_large(given)
 end
 
 -- Takes what is asked for. `special`: lanes, limits, patterns or dependencies may have a say. Answers {given: the ids; due: when the
--- next job falls due, or '' ; hungry: the names that the session waits for; hints: see `hints_for`}.
+-- next job falls due, or '' ; hungry: the names that the session waits for; hints: see `hints_for`; from: the queues, as keys}.
 local function take_all(session, request, ask, special)
   local got = { given = {}, due = next_due(), hungry = {}, hints = {} }
   if got.due ~= '' and tonumber(got.due) <= now then
@@ -215,6 +215,7 @@ local function take_all(session, request, ask, special)
     local walk = queues.meant_by(ask.names, ask.wanted + QUEUES_BESIDES, before.place, tonumber(ask.start))
     from_where = walk.queues
     got.given, asked = singly.hand_out(session, request, from_where, ask.slots, ask.spare, ask.round_robin, ask.grace)
+    got.from = asked
     if singly.failed then
       relations.work_off() -- it has failed jobs that others may come after
     end
@@ -224,7 +225,7 @@ local function take_all(session, request, ask, special)
     plan.look_again = plan.look_again or left.place ~= nil or left.news or walk.cut
   elseif ask.wanted > 0 then
     local ids, from = choose(ask.names, ask.wanted, ask.round_robin)
-    got.given = hand_out(session, request, ids, from, ask.slots)
+    got.given, got.from = hand_out(session, request, ids, from, ask.slots)
   end
   if #got.given < ask.slots then
     got.hungry = ask.names
@@ -256,7 +257,7 @@ function exchange_all(session, request, ask)
   for _, queue in ipairs(registered) do
     check_type(PREFIX .. 'hungry:' .. queue, 'zset')
   end
-  local tick = next_tick()
+  local tick, lines = next_tick(), asks.lines(ask, got.given, got.from)
   if special then
     queues.tell_of_room()
   end
@@ -265,6 +266,7 @@ function exchange_all(session, request, ask)
     leave_hungry(session, registered)
   end)
   be_hungry(session.id, got.hungry)
+  asks.be_rung(session, ask, lines)
   for _, hint in ipairs(got.hints) do
     if call('EXISTS', PREFIX .. 'row:' .. hint[1], PREFIX .. 'line:' .. hint[1]) > 0 then
       wake(hint[2], 1)

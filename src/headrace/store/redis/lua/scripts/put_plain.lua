@@ -7,7 +7,7 @@
 
 local ids, queues, fronts, priorities, rests = {}, {}, {}, {}, {}
 local fields, lines, rows, numbers, in_order = { 'format', 'jobs' }, {}, {}, {}, {}
-local listeners, batch, at, n = { PREFIX .. 'events', PREFIX .. 'patterns' }, ARGV[2], 1, 0
+local listeners, batch, at, n, urgent = { PREFIX .. 'events', PREFIX .. 'patterns' }, ARGV[2], 1, 0, {}
 while at <= #batch do
   local queue
   n = n + 1
@@ -20,6 +20,10 @@ while at <= #batch do
     -- Into the row only if that stays in order: the clock may have been set back.
     local last = call('LINDEX', PREFIX .. 'row:' .. queue, -1)
     in_order[queue] = not last or #last >= 6 and unpack_from('>I6', last) <= now
+  end
+  if priorities[n] > 0 and priorities[n] > (urgent[queue] or 0) then
+    listeners[#listeners + 1] = not urgent[queue] and PREFIX .. 'urgent:' .. queue or nil
+    urgent[queue] = priorities[n]
   end
 end
 local meta = read_many('HMGET', META, fields)
@@ -79,12 +83,16 @@ if call('EXISTS', unpack(listeners)) > 0 then
     absent[EVENTS], slept_on = true, {}
   end
   local hungry = to_be_woken(numbers)
+  local rung = waking.rings_due(urgent, numbers, hungry)
   for i = 1, has_subscribers() and fresh or 0 do
     happened_to(ids[i], rests[i], 11, 'created', '', '')
   end
   function tell()
     for name, number in pairs(hungry) do
       wake(name, number)
+    end
+    for queue, priority in pairs(rung) do
+      waking.ring(queue, priority)
     end
     publish_events()
   end
