@@ -52,6 +52,10 @@ class Record:
         self.limit, self.rate, self.per, self.sequence = wanted.limit, wanted.rate, wanted.per, int(wanted.sequence)
         self.weight = wanted.weight
 
+    def add_unfinished(self) -> None:
+        self.unfinished += 1
+        self.forget_at = None
+
     def end_round(self, now: int) -> None:
         """The next round of the lane comes behind those that other lanes begin now."""
         self.served, self.round_at = 0, max(self.round_at, now) + 1

@@ -51,7 +51,7 @@ def arrive(work: WorkingSet, job: Job, wanted: Lane) -> None:
     if lane.unfinished and bool(lane.sequence) != wanted.sequence:  # since the job's batch was staged
         wanted = replace(wanted, sequence=bool(lane.sequence))
     work.lanes.add(job.seq, wanted)
-    lane.unfinished += 1
+    lane.add_unfinished()
     if lane.definition != wanted:
         lane.define(wanted)
         work.lanes.drop_starts(lane, lane.starts - (wanted.rate or 0))
@@ -74,7 +74,7 @@ def _look_again_at_front(work: WorkingSet, lane: Record) -> None:
 
 def join(work: WorkingSet, job: Job) -> None:
     """A job has been revived, or has come from another queue."""
-    work.lanes.of(job).unfinished += 1
+    work.lanes.of(job).add_unfinished()
 
 
 def part(work: WorkingSet, job: Job) -> None:

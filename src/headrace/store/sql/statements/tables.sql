@@ -284,7 +284,7 @@ CREATE TABLE lane (
     round_at INTEGER NOT NULL DEFAULT 0, -- the due time of the first of these; or no earlier than which the next round is due
     UNIQUE (queue, key)
 ) STRICT;
-CREATE INDEX lane_idle ON lane (forget_at) WHERE unfinished = 0;
+CREATE INDEX lane_idle ON lane (forget_at) WHERE forget_at IS NOT NULL;
 
 -- The last `rate` starts of a lane.
 CREATE TABLE lane_start (

@@ -96,6 +96,11 @@ ALTER TABLE lane ADD COLUMN served INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE lane ADD COLUMN round_at INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE laned ADD COLUMN weight INTEGER NOT NULL DEFAULT 1;
 
+-- An index that does not change with every job that ends.
+DROP INDEX lane_idle;
+UPDATE lane SET forget_at = NULL WHERE unfinished > 0;
+CREATE INDEX lane_idle ON lane (forget_at) WHERE forget_at IS NOT NULL;
+
 -- What falls due next in each queue.
 CREATE INDEX job_scheduled_queue ON job (queue, (flags & {LANED}), due) WHERE state = {SCHEDULED};
 
