@@ -17,7 +17,7 @@ PERIOD = 15
 """Seconds that are played through: the usual time-out of a session."""
 ASKS, RENEWALS = 1, 1
 """How often one of many sessions does so in that time: see `ASK_SECONDS` of the waiter. Its supervisor renews it once
-in between (`renew_within`)."""
+in between (`renew_within`). It need not ask for sweeps (`Upkeep.was_swept`)."""
 
 
 def cpu_seconds(server: Server) -> float:
@@ -72,12 +72,8 @@ class Idle:
         """CPU seconds of all that happens in `PERIOD` seconds."""
         before = cpu_seconds(self.server)
         self.sweeps()
-        wait = self.store.run(self.store.sweep(every=SWEEP_EVERY)).again_in
-        assert wait is not None
-        for _ in range(round(PERIOD * 1000 / wait * len(self.ids))):
-            self.store.run(self.store.sweep(every=SWEEP_EVERY))
+        self.store.run(self.store.sweep(every=SWEEP_EVERY))  # from now on an ask says how long ago that was
         for session in self.ids:
-            self.store.driver.command("PING")  # of the connection that is subscribed
             for number in range(2, ASKS + 2):
                 self.ask(session, number)
             for _ in range(RENEWALS):

@@ -259,6 +259,8 @@ class Pump:
             leases.accept(reply, self.app.tasks, self._reports, self._executor)
         if reply.holds_nothing and not leases.in_hand:
             self._renewals.agree()
+        if reply.swept is not None:
+            self._upkeep.was_swept(reply.swept)
         asked = 0 if take is None else take.slots + take.spare
         self._wants_more = bool(asked) and len(reply.leases) == asked and not leases.stopping
         self._next_due = None if reply.next_due is None else reply.next_due - reply.now + self.session.steady()

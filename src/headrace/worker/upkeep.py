@@ -16,6 +16,9 @@ log = logging.getLogger("headrace.worker")
 SWEEP_SECONDS = 1.0
 SWEEP_EVERY = 900
 """Milliseconds between two sweeps of a store by all workers together: less than a lone worker lets pass."""
+CROWD_SECONDS = 15.5
+"""A worker that leaves sweeps to others for longer than this is one of so many that one of them looks for work every
+moment, and each within this time: what they hear then is enough."""
 
 
 class Upkeep:
@@ -30,12 +33,26 @@ class Upkeep:
         """On the monotonic clock."""
         self._sweep_at = 0.0
         """Not before then: other workers sweep this store as well."""
+        self._again_in = 0.0
+        """For how many seconds a worker leaves that to the others, at most."""
 
     def do(self) -> None:
         now = time.monotonic()
         self.due_at = now + SWEEP_SECONDS + random.uniform(0.0, 0.4)  # noqa: S311
         if self._monitor and now >= self._sweep_at:
             self._sweep()
+
+    def was_swept(self, milliseconds: int) -> None:
+        """Another request has said how long ago the store was swept. One of many idle workers need not ask then.
+
+        Each of them hears that within the time that it would leave to others, and the first one that it is time sweeps.
+        """
+        if self._monitor and self._again_in >= CROWD_SECONDS:
+            now = time.monotonic()
+            if milliseconds < SWEEP_EVERY:
+                self._sweep_at = now + self._again_in
+            else:
+                self._sweep_at = self.due_at = now
 
     @property
     def too_large(self) -> str | None:
@@ -52,7 +69,8 @@ class Upkeep:
             return
         self._ticker.expect(swept.ticks_in)
         if swept.again_in is not None and not swept.more:
-            self._sweep_at = time.monotonic() + swept.again_in / 1000 * random.uniform(0.7, 1.0)  # noqa: S311
+            self._again_in = swept.again_in / 1000
+            self._sweep_at = time.monotonic() + self._again_in * random.uniform(0.7, 1.0)  # noqa: S311
         if swept.sessions_closed:
             log.warning(
                 "closed %d dead sessions, returned %d jobs to their queues", swept.sessions_closed, swept.jobs_returned

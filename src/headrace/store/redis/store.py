@@ -238,12 +238,13 @@ class RedisStore(OnRedis, RedisAudit, RedisBlocks):
         started: Sequence[Ref] = (),
     ) -> Operation[ExchangeReply]:
         def read(reply: Reply, _: bool) -> ExchangeReply:
-            now, due, verdicts, ids, found, values, tick, *holds_nothing = reply
+            now, due, verdicts, ids, found, values, tick, *idle = reply
             leases = self._leases(ids, found, values)
             self._has_room[session] = take is not None and len(leases) < take.slots
             return ExchangeReply(
                 [_VERDICTS[code] for code in verdicts], leases, int(now), int(due) if due else None,
-                int(tick) if tick else None, holds_nothing=bool(holds_nothing),
+                int(tick) if tick else None, holds_nothing=bool(idle and idle[0]),
+                swept=int(idle[1]) if idle and idle[1] else None,
             )  # fmt: skip
 
         arguments = (

@@ -91,14 +91,15 @@ function asks.finds_nothing(session, ask)
   return absent[TICKS] or call('EXISTS', unpack(keys)) == 0
 end
 
--- The answer of such an exchange: the session is hungry. That it holds nothing, if so, saves it a renewal. Nil: jobs have fallen due.
+-- The answer of such an exchange: the session is hungry. That it holds nothing, if so, saves it a renewal; how long ago there was a
+-- sweep saves it asking for that. Nil: jobs have fallen due.
 function asks.find_nothing(session, request, names)
   local due = call('ZRANGE', DUE, 0, 0, 'WITHSCORES')[2]
   if due and tonumber(due) <= now then
     return nil
   end
   local registered, tick = hungry_for(session), not absent[TICKS] and call('ZRANGE', TICKS, 0, 0, 'WITHSCORES')[2]
-  local holds_nothing = call('EXISTS', session.held) == 0
+  local holds_nothing, swept = call('EXISTS', session.held) == 0, tonumber(call('HGET', META, 'swept') or '')
   check_hungry(names)
   check_hungry(registered)
   even_when_full()
@@ -107,5 +108,6 @@ function asks.find_nothing(session, request, names)
   end
   be_hungry(session.id, names)
   asks.note_exchange(session, request, '', {}, names, '')
-  return { string.format('%.0f', now), due or '', '', {}, {}, {}, tick or '', holds_nothing and 1 or nil }
+  return { string.format('%.0f', now), due or '', '', {}, {}, {}, tick or '', holds_nothing and 1 or 0,
+    swept and swept <= steady and string.format('%.0f', steady - swept) or '' }
 end

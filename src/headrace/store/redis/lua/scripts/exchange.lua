@@ -12,8 +12,8 @@
 -- ARGV[7]  how many done jobs are kept at most, in place of what the settings say; may be empty or left out. Those beyond go
 --          in small portions here, so that they go as fast as they come
 -- Answers  {now, next due or '', a byte per verdict, {id, ...}, {record, ...}, {position, kind, value, ...} of values in large,
---          of more (kind m) and of after (kind a), when the next schedule ticks or '', and 1 if nothing was found and the
---          session holds nothing}
+--          of more (kind m) and of after (kind a), when the next schedule ticks or ''; and if nothing was found 1 if the session
+--          holds nothing, else 0, and how many milliseconds ago there was a sweep, or ''}
 -- Fails    GONE, STALE, REFUSED
 --@include asks
 
