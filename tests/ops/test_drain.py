@@ -386,6 +386,7 @@ def test_it_stops_between_steps_and_keeps_to_its_rate(make: Make, monkeypatch: p
     moved: list[int] = []
     first = ops.drain(here, there, advance=moved.append, stopped=lambda: len(moved) == 2)
     assert (first.jobs, moved, len(waiting(there.store))) == (4, [2, 2], 4)
+    assert here.store.run(here.store.controls()) == []
     waits: list[float] = []
     monkeypatch.setattr(ops, "_rest", lambda until, stopped: waits.append(until))
     assert ops.drain(here, there, rate=4).jobs == 2
@@ -405,3 +406,6 @@ def test_it_follows_until_it_is_stopped(make: Make, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(ops, "_rest", rest)
     drained = ops.drain(here, there, follow=True, stopped=lambda: "b" in waiting(there.store))
     assert (drained.jobs, set(waiting(there.store))) == (2, {"a", "b"})
+    monkeypatch.setattr(ops, "_rest", lambda until, stopped: rests.append(until))
+    seen = len(rests)
+    assert ops.drain(here, there, follow=True, stopped=lambda: len(rests) > seen + 1).jobs == 0, "while nothing comes"

@@ -12,7 +12,7 @@ of theirs, and settles them as done.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import closing
 from itertools import groupby
 from typing import TYPE_CHECKING, TypeAlias
@@ -136,9 +136,9 @@ def drain(
                     break
         moved += leasing.finish_arrivals(source, carry, AT_ONCE)
         if moved == before and not is_over:
-            is_over = not follow
             if follow:
                 _rest(time.monotonic() + IDLE_SECONDS, stopped)
+            is_over = not follow or stopped()
     if not stopped():
         _note_what_stays(source, carry)
     _write_down(source, target.store, moved, schedules)
@@ -217,29 +217,44 @@ def _steps(source: Store, carry: Carrier) -> Generator[int]:
 
 
 def _claim_and_move(source: Store, carry: Carrier) -> Generator[int]:
-    editing, queues = facet(source, Editing), facet(source, Queues)
+    queues = facet(source, Queues)
     names = {counts.queue for counts in source.run(source.counts())}
-    yield from _move_families(source, carry)
-    for queue in sorted({base(name) for name in names}):
-        kept = (queue + BROUGHT, queue + CLAIMED)
-        for name in kept:
-            source.run(queues.pause(name, "headrace drain"))
-        for name in names.intersection(kept):  # what a drain has left that was killed
-            for page in pages(source, Filter(states=WAITING, queue=name, limit=AT_ONCE)):
-                yield _move(source, queue, page[::-1], carry)
-        behind = 0
-        while behind < MOST_LEFT and (jobs := _next_in_line(source, queue, behind, carry)):
-            ids = [job.id for job in carry.acceptable(jobs)]
-            behind += len(jobs) - len(ids)
-            crashpoints.passing("drain.claiming")
-            if ids:
-                source.run(editing.edit(ids, Edit(queue=queue + CLAIMED)))
-                claimed = [job for job in source.run(source.get(ids)) if job is not None and job.state in WAITING]
-                yield _move(source, queue, [job for job in claimed if job.queue == queue + CLAIMED], carry)
-        if behind >= MOST_LEFT:
-            carry.reasons.add(f"queue {queue}", GIVEN_UP)
-        for name in kept:
-            source.run(queues.resume(name))
+    try:
+        yield from _move_families(source, carry)
+        for queue in sorted({base(name) for name in names}):
+            for siding in (queue + BROUGHT, queue + CLAIMED):
+                source.run(queues.pause(siding, "headrace drain"))
+                if siding in names:  # what a drain has left that was killed
+                    for page in pages(source, Filter(states=WAITING, queue=siding, limit=AT_ONCE)):
+                        yield _move(source, queue, page[::-1], carry)
+            yield from _move_queue(source, queue, carry)
+            _resume_sidings(source, {queue})
+    except GeneratorExit:  # it was stopped between two steps
+        _resume_sidings(source, {base(name) for name in names})
+        raise
+
+
+def _move_queue(source: Store, queue: str, carry: Carrier) -> Iterator[int]:
+    editing, behind = facet(source, Editing), 0
+    while behind < MOST_LEFT and (jobs := _next_in_line(source, queue, behind, carry)):
+        ids = [job.id for job in carry.acceptable(jobs)]
+        behind += len(jobs) - len(ids)
+        crashpoints.passing("drain.claiming")
+        if ids:
+            source.run(editing.edit(ids, Edit(queue=queue + CLAIMED)))
+            claimed = [job for job in source.run(source.get(ids)) if job is not None and job.state in WAITING]
+            yield _move(source, queue, [job for job in claimed if job.queue == queue + CLAIMED], carry)
+    if behind >= MOST_LEFT:
+        carry.reasons.add(f"queue {queue}", GIVEN_UP)
+
+
+def _resume_sidings(source: Store, of: Collection[str]) -> None:
+    """The sidings of these queues that have nothing in them are no longer paused, and so no longer listed."""
+    queues = facet(source, Queues)
+    used = {counts.queue for counts in source.run(source.counts())}
+    for control in source.run(queues.controls()):
+        if control.queue.endswith((CLAIMED, BROUGHT)) and base(control.queue) in of and control.queue not in used:
+            source.run(queues.resume(control.queue))
 
 
 def _move_families(source: Store, carry: Carrier) -> Iterator[int]:
