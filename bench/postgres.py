@@ -36,9 +36,10 @@ from bench.peers.servers import Postgres
 from bench.peers.verdicts import percentile
 from bench.tools import Report
 
-NAMES = {"raw_postgres": "bare statements", "headrace": "headrace", "pgqueuer": "pgqueuer"}
+NAMES = {"raw_postgres": "bare statements", "headrace": "headrace"}
+PEERS = {"pgqueuer": "pgqueuer", "procrastinate": "procrastinate", "graphile": "graphile-worker"}
 PACE = 15_000
-"""Jobs in a second of draining: as many for all."""
+"""Jobs in a second of draining: as many for all but those that are much slower."""
 LANES_PACE = 2_000
 """Jobs per second in lanes: the bar, and how many make a second of draining."""
 
@@ -77,7 +78,9 @@ def measure(commit: str, names: Sequence[str], sizes: Sizes) -> dict[str, Peer]:
         peers = {}
         for name in names:
             python = environments.of(name)
-            peers[name] = Peer(name, python, service, describe(name, python, service) | {"pace": PACE})
+            about = describe(name, python, service)
+            pace = about["pace"] if name in PEERS and about["pace"] < PACE / 2 else PACE
+            peers[name] = Peer(name, python, service, about | {"pace": pace})
         for number in range(sizes.rounds):
             for peer in peers.values():
                 for figure in (speed, latency, *([lanes] if peer.name == "headrace" else [])):
@@ -101,7 +104,8 @@ def judge(peers: dict[str, Peer], report: Report) -> None:
         ("latency", "enqueue to start, p50", "ms"),
     ):
         for name, peer in peers.items():
-            report.add(f"{what}: {NAMES[name]}", statistics.median(peer.values[figure]), unit)
+            if figure in peer.values:
+                report.add(f"{what}: {(NAMES | PEERS)[name]}", statistics.median(peer.values[figure]), unit)
     report.add("enqueue to start, p99: headrace", percentile(ours.values["latency"], 0.99), "ms")
 
     def compare(what: str, figure: str, other: Peer, unit: str, bar: float | None, *, at_most: bool = False) -> None:
@@ -132,11 +136,11 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="a quarter of the jobs")
     parser.add_argument("--tiny", action="store_true", help="shows that all works; the figures mean nothing")
     parser.add_argument("--waiting", type=int, help="jobs that wait while others are drained (a million)")
-    parser.add_argument("--peers", action="store_true", help="beside pgqueuer, too")
+    parser.add_argument("--peers", action="store_true", help=f"beside {', '.join(PEERS.values())}, too")
     options = parser.parse_args()
     sizes = TINY if options.tiny else QUICK if options.quick else FULL
     sizes = replace(sizes, million=options.waiting or sizes.million, fill_seconds=LONG_FILL)
-    names = [name for name in NAMES if name != "pgqueuer" or options.peers]
+    names = [*NAMES, *(PEERS if options.peers else ())]
     reports = []
     for commit in ("off", "on"):
         reports.append(Report(f"PostgreSQL store, synchronous_commit {commit}, no-op jobs (python -m bench.postgres)"))
