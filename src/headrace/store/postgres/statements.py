@@ -100,7 +100,7 @@ SETS = {
     "put": "tttnnnnnnbbt", "job_set": "nttnnnnnnnnnntbbn", "job_flags": "nn", "take_one": "nnnnnn", "tag_add": "nt",
     "done": "nnnbnnnnbn", "lane_set": "n" * 15, "laned_put": "ntnnnnnnnnnn", "laned_set": "nnnnnn",
     "remember": "nntttb", "lane_new": "ttnnnnn", "edge_put": "nnn", "follower_put": "nn", "group_failing": "tnnb",
-    "bar": "nt",
+    "bar": "nt", "gone_count": "ntnn",
 }  # fmt: skip
 """Statements that take many rows as one value per column, of these `arrays.KINDS`. No two rows change the same one."""
 

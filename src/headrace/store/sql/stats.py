@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from headrace.store import limits
@@ -90,6 +91,17 @@ def throughput(tx: Transaction) -> Throughput:
 def let_go(tx: Transaction, jobs: Sequence[int]) -> None:
     """These jobs are about to go: rates count what came or ended a moment ago."""
     tx.execute("gone_add", (tx.array(jobs), SLOT, first_slot(tx.now) * SLOT))
+
+
+def count_gone(tx: Transaction, ended: Iterable[tuple[str, int, int]]) -> None:
+    """The same of ended jobs, by queue, and when they came and ended."""
+    first = first_slot(tx.now)
+    came, gone = Counter[tuple[int, str]](), Counter[tuple[int, str]]()
+    for queue, created, finished in ended:
+        came[created // SLOT, queue] += 1
+        gone[finished // SLOT, queue] += 1
+    counts = [(slot, queue, came[slot, queue], gone[slot, queue]) for slot, queue in came | gone if slot >= first]
+    tx.change_many("gone_count", counts)
 
 
 def _old_day(tx: Transaction) -> int | None:

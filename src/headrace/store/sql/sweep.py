@@ -106,6 +106,7 @@ class _Ended(NamedTuple):
     seq: int
     flags: int
     queue: str
+    created: int
     due: int
     started: int
     finished: int
@@ -168,7 +169,7 @@ def _purge_surplus(tx: Transaction, bounds: _Bounds) -> tuple[int, bool]:
 def _erase(tx: Transaction, doomed: Sequence[_Ended]) -> None:
     """Remove ended jobs. Those that others wait for are noted."""
     if doomed[-1].finished >= first_slot(tx.now) * SLOT:
-        stats.let_go(tx, [job.seq for job in doomed])
+        stats.count_gone(tx, [(job.queue, job.created, job.finished) for job in doomed])
     notes = [(job.seq, job.id, DONE if job.state == DONE else REMOVED) for job in doomed if job.flags & PRECEDES]
     erase(tx, [(job.seq, job.flags) for job in doomed])
     if notes:

@@ -55,6 +55,11 @@ FROM (
 GROUP BY slot, queue
 ON CONFLICT (slot, queue) DO UPDATE SET came = gone.came + excluded.came, ended = gone.ended + excluded.ended
 
+-- name: gone_count
+-- So many jobs that came, and that ended, in a slot of time are about to go.
+INSERT INTO gone (slot, queue, came, ended) VALUES (?1, ?2, ?3, ?4)
+ON CONFLICT (slot, queue) DO UPDATE SET came = gone.came + excluded.came, ended = gone.ended + excluded.ended
+
 -- name: gone_forget
 -- Forget some of what was counted before a slot of time.
 DELETE FROM gone WHERE (slot, queue) IN (SELECT slot, queue FROM gone WHERE slot < ?1 LIMIT 1000)

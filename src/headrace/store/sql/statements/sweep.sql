@@ -3,7 +3,7 @@
 -- name: expired_jobs
 -- Ended jobs of one state that ended before a given time, oldest first, from behind a given place on, and whether each returned
 -- something.
-SELECT seq, flags, queue, due, started, finished, result IS NOT NULL OR flags & {LARGE_RESULT} != 0 AS returned, id, state FROM job
+SELECT seq, flags, queue, created, due, started, finished, result IS NOT NULL OR flags & {LARGE_RESULT} != 0 AS returned, id, state FROM job
 WHERE state = ?1 AND state >= {DONE} AND finished < ?2 AND (finished, queue, seq) > (?4, ?5, ?6)
 ORDER BY finished, queue, seq LIMIT ?3
 
