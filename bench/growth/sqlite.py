@@ -160,10 +160,10 @@ def durations(store: SqliteStore, act: Callable[[], object]) -> list[float]:
     found = []
     write = store._db.write
 
-    def timed(work: Callable[[apsw.Connection], Any]) -> Any:
+    def timed(work: Callable[[apsw.Connection], Any], log_pages: int) -> Any:
         start = time.perf_counter()
         try:
-            return write(work)
+            return write(work, log_pages)
         finally:
             found.append(time.perf_counter() - start)
 

@@ -19,7 +19,7 @@ _ids = itertools.count()
 
 
 def jobs(count: int, **options: Any) -> list[NewJob]:
-    return [NewJob(id=f"job {next(_ids)}", task="task", body=b"{}", **options) for _ in range(count)]
+    return [NewJob(id=f"job {next(_ids)}", task="task", **{"body": b"{}", **options}) for _ in range(count)]
 
 
 class Session:

@@ -15,7 +15,7 @@ from headrace.store.limits import EDGES_IN_A_STEP
 from headrace.store.sql import find
 from headrace.store.sql.transaction import Step
 from headrace.store.sqlite.database import SqliteTransaction
-from headrace.store.sqlite.opening import LOG_PAGES, LOG_PAGES_OF_BATCHES
+from headrace.store.sqlite.opening import LOG_PAGES, LOG_PAGES_OF_BATCHES, LOG_PAGES_OF_LARGE_BATCHES
 from headrace.store.sqlite.statements import SQL
 from headrace.store.sqlite.store import SqliteStore
 from volume import volume
@@ -310,3 +310,14 @@ def test_no_step_releases_more_than_some_of_many_dependents(store: SqliteStore) 
     assert steps == children // EDGES_IN_A_STEP
     (counts,) = store.run(store.counts())
     assert counts.by_state == {State.READY: children, State.DONE: 1}
+
+
+@pytest.mark.parametrize(
+    ("number", "size", "most"), [(3_000, 2_000, LOG_PAGES_OF_LARGE_BATCHES), (9_000, 100, LOG_PAGES_OF_BATCHES)]
+)
+def test_large_bodies_have_the_log_copied_twice_as_often(
+    path: Path, store: SqliteStore, number: int, size: int, most: int
+) -> None:
+    """All of their pages are copied while others wait: the log has no more of them than one step adds."""
+    store.run(store.put(jobs(number, body=b"x" * size)))
+    assert most < Path(f"{path}-wal").stat().st_size // 2_072 < most + 700

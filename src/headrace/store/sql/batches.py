@@ -6,7 +6,7 @@ of it is certain to come in, part by part: its client brings it in, and sweeps d
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -27,6 +27,8 @@ PARENTS_AT_ONCE = 250
 """How many parents one transaction links to a job."""
 BYTES = 1_000_000
 """How much one transaction stages, unless it is a single part."""
+LARGE = 1_000
+"""Bytes of a body on the average, above which the steps of a batch are large."""
 FORGOTTEN_AFTER = 60_000
 """Milliseconds after which parts of a batch that was never accepted are forgotten."""
 ADOPTED_AFTER = 5_000
@@ -105,24 +107,30 @@ def _parts(jobs: Sequence[NewJob]) -> list[list[NewJob]]:
 
 
 def _in_parts(jobs: Sequence[NewJob], parts: Sequence[list[NewJob]]) -> Generator[Step[Any], Any, list[Put]]:
-    accepted = False
+    accepted, is_large = False, sum(len(job.body) for job in jobs) > LARGE * len(jobs)
     while not accepted:  # sweeps have forgotten the batch of a client that was stopped for a minute
         batch = yield Step(partial(_begin, jobs=jobs))
         try:
             for some, numbered in _groups(parts):
-                yield Step(partial(_stage, batch=batch, jobs=some, parts=numbered))
+                yield _step(partial(_stage, batch=batch, jobs=some, parts=numbered), is_large)
             accepted = yield Step(partial(_accept, batch=batch, jobs=jobs))
         except (ConfigurationError, NoWorkers):
             while (yield Step(partial(_forget, batch=batch))):
                 pass
             raise
     answers: dict[int, list[Put]] = {}
-    while (admitted := (yield Step(partial(admit, batch=batch)))) is not None:
+    while (admitted := (yield _step(partial(admit, batch=batch), is_large))) is not None:
         answers.setdefault(*admitted)
     for number, part in enumerate(parts):
         if not answers.get(number):  # another process has brought it in
             answers[number] = yield Step(partial(_found, jobs=part), writes=False)
     return [put for number in range(len(parts)) for put in answers[number]]
+
+
+def _step(work: Callable[[Transaction], Any], is_large: bool) -> Step[Any]:
+    step: Step[Any] = Step(work)
+    step.is_large = is_large
+    return step
 
 
 def _begin(tx: Transaction, jobs: Sequence[NewJob]) -> int:

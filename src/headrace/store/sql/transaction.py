@@ -235,7 +235,7 @@ class Step(Operation[T], Generic[T]):
     `then` hears the answer when all is committed.
     """
 
-    __slots__ = ("ahead", "keys", "then", "try_read_only", "work", "writes")
+    __slots__ = ("ahead", "is_large", "keys", "then", "try_read_only", "work", "writes")
 
     def __init__(
         self,
@@ -249,6 +249,8 @@ class Step(Operation[T], Generic[T]):
         self.writes = writes
         self.try_read_only = try_read_only
         self.then = then
+        self.is_large = False
+        """It is one of several that write much."""
         self.keys: tuple[str, ...] = ()
         """Unique keys that it gives to jobs: where writers run side by side, others that do the same come first."""
         self.ahead: tuple[tuple[str, tuple[Any, ...]], ...] = ()

@@ -141,9 +141,12 @@ class Database:
             return Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
         return Connection(self.path)
 
-    def write(self, work: Callable[[apsw.Connection], T]) -> T:
-        """Do some work in a write transaction: it sees the newest state, and all of it happens or none."""
-        return self._transact(WRITE, work)
+    def write(self, work: Callable[[apsw.Connection], T], log_pages: int = LOG_PAGES_OF_BATCHES) -> T:
+        """Do some work in a write transaction: it sees the newest state, and all of it happens or none.
+
+        `log_pages`: so many pages make it copy the log into the file.
+        """
+        return self._transact(WRITE, work, log_pages)
 
     def read(self, work: Callable[[apsw.Connection], T]) -> T:
         """Do some work in a read transaction: one consistent view, and no writer waits."""
@@ -184,14 +187,14 @@ class Database:
         except apsw.Error as error:
             raise self.explain(error) from error
 
-    def _transact(self, begin: str, work: Callable[[apsw.Connection], T]) -> T:
+    def _transact(self, begin: str, work: Callable[[apsw.Connection], T], log_pages: int = 0) -> T:
         try:
             connection = self._check_out()
             try:
                 if begin is READ and not self.in_memory:
                     answer = self._inside(connection, begin, work)
                 else:
-                    answer = self._alone(connection, begin, work)
+                    answer = self._alone(connection, begin, work, log_pages)
             except BaseException:
                 self._doubt(connection)
                 raise
@@ -206,7 +209,7 @@ class Database:
             with suppress(apsw.Error):
                 connection.close()
 
-    def _alone(self, connection: Connection, begin: str, work: Callable[[apsw.Connection], T]) -> T:
+    def _alone(self, connection: Connection, begin: str, work: Callable[[apsw.Connection], T], log_pages: int) -> T:
         """While no other thread and no other process does the same."""
         hold = connection.hold
         assert hold is not None
@@ -215,7 +218,7 @@ class Database:
         since = time.monotonic()
         with hold.turn:
             hold.keep_others_out(since)
-            connection.wal_autocheckpoint(LOG_PAGES_OF_BATCHES)
+            connection.wal_autocheckpoint(log_pages)
             try:
                 answer = self._inside(connection, begin, work)
                 if hold.lost():

@@ -29,6 +29,8 @@ tenth of what a put costs, if it is done four times as often."""
 LOG_PAGES_OF_BATCHES = 2_000
 """The same at the end of any other transaction. Their pages are different ones, and each 1,000 of them take about 3 ms
 of processor time. A drain writes as much in all."""
+LOG_PAGES_OF_LARGE_BATCHES = 1_000
+"""The same of a step that brings in large bodies. No page of these is written twice, so all of them are copied."""
 
 NOT_OURS = "{} is a SQLite database of another program: choose another file."
 

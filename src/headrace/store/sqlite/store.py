@@ -37,6 +37,7 @@ from headrace.store.sql.transaction import PutOne, Step, Steps, Transaction, is_
 from headrace.store.sqlite import queries, within
 from headrace.store.sqlite.database import Database, SqliteTransaction
 from headrace.store.sqlite.liveness import FileGuard, FileGuards
+from headrace.store.sqlite.opening import LOG_PAGES_OF_BATCHES, LOG_PAGES_OF_LARGE_BATCHES
 from headrace.store.sqlite.statements import SQL
 from headrace.store.sqlite.wakeup import CLIENT, SUBSCRIBER, Wakeups, job_key
 from headrace.store.sqlite.within import CallersTransaction, Within
@@ -121,7 +122,8 @@ class SqliteStore(SqlStore):
 
     def _write(self, step: Step[T]) -> T:
         tx = SqliteTransaction(self._guards)
-        answer = self._db.write(lambda connection: self._work(step, self._begin(connection, tx)))
+        pages = LOG_PAGES_OF_LARGE_BATCHES if step.is_large else LOG_PAGES_OF_BATCHES
+        answer = self._db.write(lambda connection: self._work(step, self._begin(connection, tx)), pages)
         self._wakeups.wake(tx)
         return answer
 
