@@ -91,7 +91,7 @@ CREATE OR REPLACE FUNCTION {SCHEMA}.put_one(
     _id text, _task text, _queue text, _priority bigint, _max_crashes bigint, _body bytea, _options bytea, _run_at bigint,
     _delay bigint, _now bigint, _steady bigint
 ) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE locked text;
+DECLARE locked text; heard boolean; slept boolean;
 BEGIN
     _now := coalesce(_now, extract(epoch FROM clock_timestamp()) * 1000);
     _run_at := coalesce(_run_at, _now + _delay);
@@ -100,10 +100,13 @@ BEGIN
         _body, _options
     );
     locked := pg_advisory_xact_lock_shared({KEY}, {PUTS});
-    IF EXISTS (SELECT 1 FROM {SCHEMA}.audience WHERE until > coalesce(_steady, _now)) THEN
+    SELECT
+        EXISTS (SELECT 1 FROM {SCHEMA}.audience WHERE until > coalesce(_steady, _now)), EXISTS (SELECT 1 FROM {SCHEMA}.waiter WHERE armed)
+    INTO heard, slept;
+    IF heard THEN
         RAISE EXCEPTION USING ERRCODE = '{NOT_PLAIN}', MESSAGE = 'there is a subscriber to events';
     END IF;
-    IF EXISTS (SELECT 1 FROM {SCHEMA}.waiter WHERE armed) THEN
+    IF slept THEN
         PERFORM {SCHEMA}.wake(ARRAY[_queue], ARRAY[CASE WHEN _run_at > _now THEN {EVERYONE} ELSE 1 END], '{}', 0, 0);
     END IF;
 END $$;
@@ -127,9 +130,11 @@ BEGIN
     _now := coalesce(_now, extract(epoch FROM clock_timestamp()) * 1000);
     _steady := coalesce(_steady, _now);
     SELECT
-        seq, seen,
-        (SELECT due FROM {SCHEMA}.job WHERE state = {SCHEDULED} ORDER BY due LIMIT 1) AS first_due,
-        (SELECT next FROM {SCHEMA}.schedule WHERE paused = 0 AND next IS NOT NULL ORDER BY next LIMIT 1) AS next_tick
+        seq, (SELECT due FROM {SCHEMA}.job WHERE state = {SCHEDULED} ORDER BY due LIMIT 1) AS first_due,
+        (SELECT next FROM {SCHEMA}.schedule WHERE paused = 0 AND next IS NOT NULL ORDER BY next LIMIT 1) AS next_tick,
+        settles = 0 AND cardinality(_started) = 0 AND _steady < seen + coalesce((SELECT value FROM {SCHEMA}.setting WHERE name = 'max-worker-age'), {SILENT}) / 4
+            AND NOT EXISTS (SELECT 1 FROM {SCHEMA}.job WHERE state = {READY} AND queue = ANY (_queues))
+            AND NOT EXISTS (SELECT 1 FROM {SCHEMA}.job WHERE state = {RUNNING} AND job.session = session.seq) AS idle
     FROM {SCHEMA}.session WHERE id = _session AND closed IS NULL AND number < _number AND _unrecorded < _number
         AND (_steady < seen + timeout OR NOT EXISTS (SELECT 1 FROM {SCHEMA}.job WHERE state = {RUNNING} AND job.session = session.seq))
         AND NOT EXISTS (SELECT 1 FROM {SCHEMA}.ended) AND NOT EXISTS (SELECT 1 FROM {SCHEMA}.control)
@@ -139,11 +144,7 @@ BEGIN
         AND NOT EXISTS (SELECT 1 FROM {SCHEMA}.laned WHERE place = {IS_SCHEDULED} AND due <= _now)
     INTO own;
     IF NOT FOUND THEN RETURN; END IF;
-    IF settles = 0 AND cardinality(_started) = 0 AND coalesce(own.first_due > _now, TRUE)
-        AND _steady < own.seen + coalesce((SELECT value FROM {SCHEMA}.setting WHERE name = 'max-worker-age'), {SILENT}) / 4
-        AND NOT EXISTS (SELECT 1 FROM {SCHEMA}.job WHERE state = {READY} AND queue = ANY (_queues))
-        AND NOT EXISTS (SELECT 1 FROM {SCHEMA}.job WHERE state = {RUNNING} AND session = own.seq)
-    THEN
+    IF own.idle AND coalesce(own.first_due > _now, TRUE) THEN
         negative := own.first_due; due := _now; created := own.next_tick; flags := 0;
         RETURN NEXT; RETURN;
     END IF;
