@@ -20,6 +20,7 @@ from conformance.helpers import Worker
 from headrace import Headrace
 from headrace.cli import cli, exits
 from headrace.dialects.bedrock import mapping
+from headrace.dialects.bedrock.store import BedrockStore
 from headrace.ops import drain, leasing
 from headrace.ops.families import WAITING, pages
 from headrace.records import Filter
@@ -131,6 +132,25 @@ def test_out_of_a_wire_each_job_runs_once_wherever_a_drain_is_killed(wire: Headr
     assert native.store.run(native.store.controls()) == []
 
 
+@pytest.mark.parametrize("wire", ["bedrock"], indirect=True)
+def test_a_job_that_a_lease_would_strand_is_moved_without_one(wire: Headrace, native: Headrace) -> None:
+    assert isinstance(wire.store, BedrockStore)
+    client = wire.store.client
+    client.create_jobs([{"name": "sums:add", "data": {"a": number}} for number in range(5)])
+    runner = Runner(native)
+    for point in ("put", "deleted"):
+        kill(wire, native, f"drain.{point}:1")
+        runner.run_all()
+    assert run(wire, native).exit_code == exits.OK
+    runner.run_all()
+    assert sorted(runner.ran) == list(range(5))
+    (taken,) = client.create_jobs([{"name": "sums:add", "data": {"a": 9}}])
+    (parent,) = client.create_jobs([{"name": "sums:add", "data": {"a": 8}, "retryAfter": "+1 HOUR"}])
+    assert wire.store.run(wire.store.stranded([str(taken), str(parent)])) == [True, False]
+    client.get_job("sums:add")
+    assert wire.store.run(wire.store.delete([str(taken)])) == [False], "it runs"
+
+
 def test_into_a_wire_without_ids_one_step_doubles_at_most(wire: Headrace, native: Headrace) -> None:
     native.enqueue_many([native.tasks["sums:add"].call(number) for number in range(5)])
     kill(native, wire, "drain.claimed:2")
@@ -187,6 +207,6 @@ def test_a_wire_without_names_of_arguments_needs_the_app(wire: Headrace, native:
     for source, target in ((wire, native), (native, wire)):
         for option in ("--dry-run", "--yes"):
             result = CliRunner().invoke(cli, ["drain", source.url, target.url, option])
-            assert (result.exit_code, "Name the app that has it (--app)." in result.stdout) == (exits.NOT_DONE, True)
+            assert (result.exit_code, "Name the app that has it (--app)" in result.stdout) == (exits.NOT_DONE, True)
             assert result.stdout.startswith("0 jobs and 0 schedules")
     assert (arguments(wire), arguments(native)) == ([1], [2])

@@ -14,7 +14,7 @@ import pytest
 from conformance.helpers import Worker, new, outcome, put
 from headrace import Headrace
 from headrace.errors import ConfigurationError, Unsupported
-from headrace.ops import copy
+from headrace.ops import audit, copy
 from headrace.records import Definition, Expiry, Filter, IfFailed, Kind, Lane, ScheduleRecord, Snapshot, State
 from headrace.store.contract import Store
 from headrace.values.clock import SystemClock
@@ -126,6 +126,9 @@ def test_the_same_file_twice_changes_nothing(make: Make) -> None:
     before = jobs_of(there.store)
     again = copy.load(there, file)
     assert (again.jobs, again.schedules, again.there) == (0, 0, first.jobs + 1)
+    assert [line.about for line in audit.trail(there)] == [
+        f"from a file: jobs {number}, schedules {more}" for number, more in ((0, 0), (first.jobs, 1))
+    ]
     assert jobs_of(there.store) == before
 
 

@@ -125,9 +125,9 @@ def _show_rest(found: ops.Plan | ops.Drained) -> None:
         since = "" if found.running.since is None else f", since {iso(found.running.since)}"
         until = "" if found.running.until is None else f", with leases until {iso(found.running.until)}"
         click.echo(
-            f"Running at the source{since}{until}: {count_of(found.running.number, 'job')}. They stay. A job whose "
-            "worker has died, or whose drain was killed, comes back when its lease runs out: start the drain again "
-            "then, or use --follow, which waits."
+            f"Running at the source{since}{until}: {count_of(found.running.number, 'job')}. What runs stays. A job "
+            "whose worker has died, or whose drain was killed, comes back when its lease runs out: start the drain "
+            "again then, or use --follow, which waits."
         )
 
 

@@ -112,7 +112,8 @@ class Carrier:
         if not isinstance(store, Positional) or store.knows(task):
             return ""
         lacking = f"no task here is called {task!r}" if task else f"no task here has the queue {queue!r}"
-        return f"{shown_url(store.url)} has arguments without names, and {lacking}. Name the app that has it (--app)."
+        remedy = "Name the app that has it (--app), or map it to a task of the app (--map)."
+        return f"{shown_url(store.url)} has arguments without names, and {lacking}. {remedy}"
 
     # -- on the way --
 

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from headrace.errors import ConfigurationError, Unsupported
+from headrace.ops import audit
 from headrace.ops.forms import forms
 from headrace.records import Filter, NewJob, Page, Put, ScheduleRecord, Snapshot, spec_of
 from headrace.store import Store
@@ -174,6 +175,7 @@ def load_course(app: Headrace, file: IO[bytes], advance: Advance = lambda _: Non
     added = 0
     for record in schedules:
         added += yield facet(store, Schedules).put_schedule(record, None)
+    yield from audit.note(store, "copy", f"from a file: jobs {brought:,}, schedules {added:,}")
     return Loaded(brought, added, there + len(schedules) - added, refused)
 
 

@@ -8,6 +8,7 @@ left in such a queue is either at the source still, and comes again under the sa
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
+from itertools import compress
 from uuid import uuid4
 
 from headrace import crashpoints
@@ -16,6 +17,7 @@ from headrace.ops.carrier import Carrier
 from headrace.ops.families import WAITING, pages, parts
 from headrace.records import ExchangeReply, Filter, Kind, Lease, Outcome, SessionInfo, Snapshot, State, Take, Verdict
 from headrace.store import Store
+from headrace.store.contract import Stranding
 from headrace.store.facets import Queues, facet
 
 BLOCKED = "It waits for another job there, and can't be leased."
@@ -89,14 +91,16 @@ def lease_and_move(source: Store, carry: Carrier, at_once: int, most_left: int, 
     queues = tuple(counts.queue for counts in source.run(source.counts()))
     if not queues:
         return
+    if isinstance(source, Stranding) and carry.arriving:
+        yield from _move_unleased(source, carry, at_once, State.READY)
     # Some wires hand out nothing but what a worker says to know.
     tasks = tuple({job.task for page in pages(source, Filter(states=WAITING, limit=at_once)) for job in page})
     hand, kept = Hand(source, queues, tasks), set[str]()
     try:
         while len(kept) < most_left and (leases := hand.take(at_once)):
             crashpoints.passing("drain.claimed")
-            movable = carry.acceptable(lease for lease in leases if not _is_tied(lease, carry))
-            brought = [lease for lease, there in zip(movable, carry.bring(movable), strict=True) if there]
+            found = carry.acceptable(lease for lease in leases if not _is_tied(lease, carry))
+            brought = list(compress(found, carry.bring(found)))
             crashpoints.passing("drain.put")
             settled = hand.settle(brought)
             crashpoints.passing("drain.deleted")
@@ -110,7 +114,7 @@ def lease_and_move(source: Store, carry: Carrier, at_once: int, most_left: int, 
             carry.reasons.add("all queues", given_up)
     finally:
         hand.close()
-    yield from _move_later(source, carry, at_once)
+    yield from _move_unleased(source, carry, at_once, State.SCHEDULED)
 
 
 def _is_tied(lease: Lease, carry: Carrier) -> bool:
@@ -121,17 +125,24 @@ def _is_tied(lease: Lease, carry: Carrier) -> bool:
     return is_child or lease.extras.tick is not None
 
 
-def _move_later(source: Store, carry: Carrier, at_once: int) -> Iterator[int]:
-    """Jobs that are due later can't be leased: they are put at the target, and deleted here long before their time."""
-    for page in pages(source, Filter(states=(State.SCHEDULED,), limit=at_once)):
-        jobs = carry.acceptable(movable(page, carry))
-        brought = [job for job, there in zip(jobs, carry.bring(jobs), strict=True) if there]
+def _move_unleased(source: Store, carry: Carrier, at_once: int, state: State) -> Iterator[int]:
+    """Jobs that are due later can't be leased: they are put at the target, and deleted here long before their time.
+    Of those that are ready, this is for jobs that a lease would strand if the drain were killed."""
+    for page in pages(source, Filter(states=(state,), limit=at_once)):
+        found = movable(page[::-1], carry)
+        if state is State.READY:
+            assert isinstance(source, Stranding)
+            stranded = source.run(source.stranded([job.id for job in found]))
+            found = list(compress(found, stranded))
+        jobs = carry.acceptable(found)
+        brought = list(compress(jobs, carry.bring(jobs)))
         crashpoints.passing("drain.put")
         gone = source.run(source.delete([job.id for job in brought])) if brought else []
         crashpoints.passing("drain.deleted")
-        moved = [job for job, was_there in zip(brought, gone, strict=True) if was_there]
+        moved = list(compress(brought, gone))
         carry.admit(moved)
         crashpoints.passing("drain.released")
+        carry.lost |= {job.id for job in brought} - {job.id for job in moved}  # a worker got it meanwhile
         if moved:
             yield len(moved)
 

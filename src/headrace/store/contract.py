@@ -367,6 +367,14 @@ class Positional(Protocol):
 
 
 @runtime_checkable
+class Stranding(Protocol):
+    """A store on a wire where a lease need not end. Its `delete` refuses a job that runs."""
+
+    def stranded(self, ids: Sequence[str]) -> Operation[list[bool]]:
+        """Which of these jobs would run for ever if the process died that took them, and have no parent."""
+
+
+@runtime_checkable
 class Migrating(Protocol):
     """A store whose format does not change by itself when it is opened."""
 

@@ -115,6 +115,13 @@ def children(client: Client, job_id: int) -> set[str]:
     return set(map(str, _ids(client, f"parentJobID = {int(job_id)} AND {pending}")))
 
 
+def stranded(client: Client, ids: Sequence[str]) -> list[bool]:
+    """Which jobs have neither a retryAfter nor a parent."""
+    named = ", ".join(job_id for job_id in ids if job_id.isdecimal())
+    found = set(map(str, _ids(client, f"jobID IN ({named}) AND retryAfter = '' AND parentJobID = 0")))
+    return [job_id in found for job_id in ids]
+
+
 def _ids(client: Client, where: str) -> set[int]:
     """The jobs of which this is true, as far as the server says."""
     with suppress(BedrockError):

@@ -163,6 +163,9 @@ class BedrockStore(OwnerlessStore[Session]):
     def find(self, wanted: Filter) -> Operation[Page]:
         return Requests(lambda: find.find(self.client, wanted, self.tasks, self._clock.now()))
 
+    def stranded(self, ids: Sequence[str]) -> Operation[list[bool]]:
+        return Requests(lambda: find.stranded(self.client, ids))
+
     def counts(self) -> Operation[list[Counts]]:
         return Requests(lambda: find.counts(self.client, self.tasks, self._clock.now()))
 
