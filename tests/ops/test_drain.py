@@ -155,6 +155,37 @@ def test_killed_anywhere_and_started_again_each_job_moves_once(
     assert sorted(lease.id for lease in done) == sorted(names)
 
 
+@pytest.mark.server
+@pytest.mark.parametrize(
+    ("source", "target", "delay"), [("hworker", "qless", 0), ("workkit", "sqlite", 3600), ("bedrock", "redis", 3600)]
+)
+def test_jobs_for_later_and_into_qless_come_once_out_of_a_wire(
+    make: Make, monkeypatch: pytest.MonkeyPatch, source: str, target: str, delay: int
+) -> None:
+    here, there = make(source), make(target)
+    add = here.tasks["sums:add"].using(run_after=delay) if delay else here.tasks["sums:add"]
+    for number in range(9):
+        add.enqueue(number)
+    for point in ("drain.put", "drain.deleted", "drain.released", ""):
+        Death(monkeypatch, point, 2)
+        with contextlib.suppress(Killed):
+            ops.drain(here, there)
+    jobs = [state_of(there.store, name) for name in waiting(there.store)]
+    assert sorted(json.loads(job.body)["a"] for job in jobs) == list(range(9))
+    assert {(job.queue, job.state) for job in jobs} == {("default", State.SCHEDULED if delay else State.READY)}
+    assert waiting(here.store) == {}
+
+
+@pytest.mark.server
+def test_what_was_lost_to_a_worker_of_the_source_is_left_to_it(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    here, there = make("workkit"), make("sqlite")
+    job = here.tasks["sums:add"].using(run_after=3600).enqueue(1)
+    monkeypatch.setattr(here.store, "delete", lambda ids: here.store.known(lambda: [False for _ in ids]))
+    assert ops.drain(here, there).jobs == 0
+    assert (set(waiting(here.store)), waiting(there.store)) == ({job.id}, {})
+    assert there.store.run(there.store.controls()) == []
+
+
 def state_of(store: Store, job_id: str) -> Snapshot:
     (found,) = store.run(store.get([job_id]))
     assert found is not None

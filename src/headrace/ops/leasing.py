@@ -15,6 +15,7 @@ from headrace import crashpoints
 from headrace.errors import SessionGone
 from headrace.ops.carrier import Carrier
 from headrace.ops.families import WAITING, pages, parts
+from headrace.ops.sidings import base
 from headrace.records import ExchangeReply, Filter, Kind, Lease, Outcome, SessionInfo, Snapshot, State, Take, Verdict
 from headrace.store import Store
 from headrace.store.contract import Stranding
@@ -148,21 +149,24 @@ def _move_unleased(source: Store, carry: Carrier, at_once: int, state: State) ->
 
 
 def finish_arrivals(source: Store, carry: Carrier, at_once: int) -> int:
-    """What still waits for the source at the target, and is not there any more, may run: a drain that was killed has
-    settled it. Unless a worker of the source has done it, as this drain has lost its lease. How many may run."""
+    """See to jobs that still wait for the source at the target. How many of them may run.
+
+    One that is not at the source any more may: a drain that was killed has settled it. One whose lease this drain has
+    lost goes: the source has it, or a worker there has done it.
+    """
     if not carry.arriving:
         return 0
-    target, queues, moved = carry.target, facet(carry.target, Queues), 0
+    target, queues, admitted = carry.target, facet(carry.target, Queues), 0
     paused = [control.queue for control in target.run(queues.controls()) if control.queue.endswith(carry.arriving)]
     left = [job for queue in paused for page in pages(target, Filter(queue=queue, limit=at_once)) for job in page]
-    there, done = set[str](), {carry.id_at_target(name) for name in carry.lost}
+    there, lost = set[str](), {carry.id_at_target(name) for name in carry.lost}
     if left:
         unsettled = Filter(states=(*WAITING, State.RUNNING), limit=at_once)
-        there = {carry.id_at_target(job.id) for page in pages(source, unsettled) for job in page}
+        there = {carry.id_at_target(job.id) for page in pages(source, unsettled) for job in page} - lost
     for part in parts([job for job in reversed(left) if job.id not in there], at_once):
-        if carry.lost:
-            target.run(target.delete([job.id for job in part if job.id in done]))
-        moved += carry.admit_ids({job.id: job.queue.removesuffix(carry.arriving) for job in part if job.id not in done})
+        if lost:
+            target.run(target.delete([job.id for job in part if job.id in lost]))
+        admitted += carry.admit_ids({job.id: base(job.queue) for job in part if job.id not in lost})
     for queue in set(paused) - {job.queue for job in left if job.id in there}:
         target.run(queues.resume(queue))
-    return moved
+    return admitted
