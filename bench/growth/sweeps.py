@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from bench.growth import row
@@ -18,6 +19,10 @@ PERIOD = 15
 ASKS, RENEWALS = 1, 1
 """How often one of many sessions does so in that time: see `ASK_SECONDS` of the waiter. Its supervisor renews it once
 in between (`renew_within`). It need not ask for sweeps (`Upkeep.was_swept`)."""
+
+LINES = 200
+"""So many of them wait side by side. (A server ends what blocks ten times a second: one after the other would take some
+minutes, and what the server does in them by itself would count as theirs.)"""
 
 
 def cpu_seconds(server: Server) -> float:
@@ -36,7 +41,7 @@ class Idle:
     def __init__(self, sessions: int) -> None:
         self.server = Server()
         self.store = RedisStore(self.server.url)
-        self.line = self.store.driver.opener.open()
+        self.lines = [self.store.driver.opener.open() for _ in range(LINES)]
         self.ids = [f"s{number}" for number in range(sessions)]
         for session in self.ids:
             info = SessionInfo(id=session, name=session, queues=("default",), tasks=("task",), timeout=15_000)
@@ -44,7 +49,8 @@ class Idle:
         self.store.run(self.look(self.ids[0], 1))  # the server knows the script from then on
 
     def close(self) -> None:
-        self.line.disconnect()
+        for line in self.lines:
+            line.disconnect()
         self.store.close()
         self.server.close()
 
@@ -60,24 +66,26 @@ class Idle:
         assert isinstance(found, Script)
         return found
 
-    def ask(self, session: str, number: int) -> None:
+    def ask(self, sessions: Sequence[str], number: int) -> None:
         """Wait for a hint in vain, then look for work: both are sent together, as a waiter does."""
         driver = self.store.driver
-        wait = pack(b"BLPOP", self.store.keys.bell(session).encode(), b"0.001")
-        self.line.send_packed_command([wait, driver.packed(self.look(session, number))], check_health=False)
-        self.line.read_response()
-        self.line.read_response()
+        for line, session in zip(self.lines, sessions, strict=False):
+            wait = pack(b"BLPOP", self.store.keys.bell(session).encode(), b"0.001")
+            line.send_packed_command([wait, driver.packed(self.look(session, number))], check_health=False)
+        for line, _ in zip(self.lines, sessions, strict=False):
+            line.read_response()
+            line.read_response()
 
     def period(self) -> float:
         """CPU seconds of all that happens in `PERIOD` seconds."""
         before = cpu_seconds(self.server)
         self.sweeps()
         self.store.run(self.store.sweep(every=SWEEP_EVERY))  # from now on an ask says how long ago that was
-        for session in self.ids:
+        for first in range(0, len(self.ids), LINES):
             for number in range(2, ASKS + 2):
-                self.ask(session, number)
-            for _ in range(RENEWALS):
-                self.store.run(self.store.renew(session))
+                self.ask(self.ids[first : first + LINES], number)
+        for session in self.ids * RENEWALS:
+            self.store.run(self.store.renew(session))
         return cpu_seconds(self.server) - before
 
 
