@@ -226,7 +226,9 @@ class Pump:
         spare = leases.slots if leases.left is None else min(leases.slots, leases.left)
         if leases.waiting and spare > 0 and not leases.stopping and not self.session.gone:
             take = self.session.asking.take(0, spare, leases.ahead.above)
-            self._apply_reply((), take, self._send((), take))
+            with self._threads.paused():
+                reply = self._send((), take)
+            self._apply_reply((), take, reply)
         self._wants_more = leases.room > 0
 
     def _send(self, outcomes: Sequence[Outcome], take: Take | None) -> ExchangeReply:

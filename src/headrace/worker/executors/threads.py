@@ -10,8 +10,8 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections import deque
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from headrace.errors import Timeout
@@ -87,6 +87,21 @@ class ThreadExecutor:
         back.acquire()
         if trouble:
             raise trouble[0]
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Start no quick job meanwhile: such jobs take the interpreter from the pump, each time it waits for the store."""
+        held: list[Run] = []
+        if self._took < 1:
+            with suppress(IndexError):
+                while True:
+                    held.append(self._line.popleft())
+        try:
+            yield
+        finally:
+            self._line.extendleft(reversed(held))
+            if held:
+                self._wake(1)
 
     def hurry(self) -> None:
         """What was quick seems to be slow: a thread for each job."""
