@@ -93,18 +93,19 @@ def test_less_is_held_ready_for_a_while_after_jobs_of_several_priorities_came() 
 @pytest.mark.parametrize(
     ("answers", "above", "seconds"),
     [
-        ([{0}, {0}], None, 0.010),
-        ([{0}, {9}], 0, 0.010),
-        ([{0, 9}, {9}], 0, 0.010),
-        ([{0, 9}, {9}, {9}], 9, 0.010),
+        ([{0}, {0}], 0, 0.025),
+        ([{0}, {9}], 0, 0.025),
+        ([{0, 9}, {9}], 0, 0.025),
+        ([{0, 9}, {9}, {9}], 9, 0.025),
+        ([{-5}, {-5}], -5, 0.010),
         ([{-5}, {0}], -5, 0.007),
     ],
     ids=str,
 )
-def test_a_store_that_rings_is_asked_to_once_several_priorities_came(
-    answers: list[set[int]], above: int | None, seconds: float
+def test_much_is_held_ready_where_the_store_rings_for_urgent_jobs(
+    answers: list[set[int]], above: int, seconds: float
 ) -> None:
-    """As much is held ready as ever, unless jobs of the usual priority are the urgent ones: nothing rings for these."""
+    """Unless jobs of the usual priority are the urgent ones: nothing rings for these."""
     ahead = Lookahead(slots=4, batch=500, rings=True)
     for priorities in answers:
         ahead.replied(priorities)

@@ -32,8 +32,10 @@ SECONDS, MOST_SECONDS = 0.010, 0.025
 EXCHANGES = 3
 """It may be as much as this many exchanges take, within these bounds: where they take long, few are made."""
 MIXED_SECONDS, MIXED_FOR = 0.007, 10.0
-"""For so many seconds after jobs of several priorities came, more that are urgent may follow: the store is asked to
-ring for them. Where it does not, they wait for the next exchange: so that much is held ready, or as one takes."""
+"""For so many seconds after jobs of several priorities came, more that are urgent may follow. Where the store does not
+ring for them they wait for the next exchange, so that much is held ready, or as one takes."""
+RING_SECONDS = 0.010
+"""Urgent jobs are taken this often at most. What comes meanwhile comes with the next."""
 EACH_SECONDS = 20e-6
 """What a lease and the outcome before it add to an exchange, at most."""
 SLOW_MILLISECONDS = 5
@@ -77,7 +79,7 @@ class Lookahead:
         """The lowest of these, and of those before."""
         self._took_urgent_at = -math.inf
         self.urgent_at = math.inf
-        """When to take what the store has rung for: at once, but not more often than what is held ready lasts."""
+        """When to take what the store has rung for."""
         self._mixed_until = -math.inf
         self.due_at = self.replied_at
         """When what is held ready has been done: outcomes go out, and leases come in. An urgent job waits for that."""
@@ -90,7 +92,9 @@ class Lookahead:
     @property
     def seconds(self) -> float:
         """How much work is held ready."""
-        least, exchanges = (MIXED_SECONDS, 1) if self.hasty else (SECONDS, EXCHANGES)
+        if self.is_rung_for:
+            return MOST_SECONDS
+        least, exchanges = (MIXED_SECONDS, 1) if self.mixed else (SECONDS, EXCHANGES)
         return min(max(least, exchanges * self.trip), MOST_SECONDS)
 
     @property
@@ -99,20 +103,18 @@ class Lookahead:
         return self.replied_at < self._mixed_until
 
     @property
-    def hasty(self) -> bool:
-        """Whether urgent jobs may come that the store does not ring for."""
-        return self.mixed and not (self._rings and self._lowest >= 0)
+    def is_rung_for(self) -> bool:
+        """Whether the store rings for whatever is more urgent than what is held ready. It does so above priority 0."""
+        return self._rings and self._lowest >= 0
 
     @property
     def above(self) -> int | None:
         """The lowest priority of what is held ready, if the store is to ring for higher ones."""
-        return self._lowest if self._rings and self.mixed else None
+        return self._lowest if self._rings else None
 
     def rung(self) -> None:
         """A job has come that is more urgent than those held ready."""
-        now = time.monotonic()
-        self._mixed_until = now + MIXED_FOR
-        self.urgent_at = min(self.urgent_at, max(now, self._took_urgent_at + self.seconds))
+        self.urgent_at = min(self.urgent_at, max(time.monotonic(), self._took_urgent_at + RING_SECONDS))
 
     def take_urgent(self) -> None:
         """Such jobs are taken now."""
@@ -163,7 +165,7 @@ class Lookahead:
     def spare(self) -> int:
         """How many leases to hold ready now."""
         most = self.rate * self.seconds
-        if self.hasty:  # within that time they are also exchanged: urgent jobs wait for that as well
+        if self.mixed and not self.is_rung_for:  # they are also exchanged within that time: urgent jobs wait for that
             most /= 1 + self.rate * self._each
         self._spare = min(self._spare, int(most), self._batch)
         return self._spare

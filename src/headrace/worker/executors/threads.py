@@ -90,7 +90,7 @@ class ThreadExecutor:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Start no quick job meanwhile: such jobs take the interpreter from the pump, each time it waits for the store."""
+        """Start no quick jobs meanwhile: they take the interpreter from the pump each time it waits for the store."""
         held: list[Run] = []
         if self._took < 1:
             with suppress(IndexError):

@@ -51,8 +51,9 @@ end
 
 function asks.be_rung(session, ask, keys)
   for _, key in ipairs(keys) do
-    call('ZADD', key, ask.above, session.id)
-    call('PEXPIRE', key, 60000)
+    if call('ZADD', key, ask.above, session.id) == 1 then
+      call('PEXPIRE', key, 60000)
+    end
   end
 end
 
