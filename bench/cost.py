@@ -5,8 +5,10 @@
     python -m bench.cost /tmp/before . --rows drain,lanes
     python -m bench.cost --headers .     jobs with headers beside plain ones, in one version
 
-Each run has a fresh store. `enqueue` and `enqueue-many` are what the process that puts the jobs measures of itself. The
-other rows have one `headrace worker --burst` process drain them; what that costs with next to no jobs is subtracted.
+The versions take turns row by row, as a machine's speed changes within seconds. Each run has a fresh store. `enqueue`
+and `enqueue-many` are what the process that puts the jobs measures of itself: so many that SQLite copies its log more
+than once in either version. The other rows have one `headrace worker --burst` process drain them; what that costs with
+next to no jobs is subtracted.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,8 +41,8 @@ class Row:
 
 
 ROWS = {
-    "enqueue": Row(4_000, 1.05, drained=False),
-    "enqueue-many": Row(40_000, 1.05, drained=False),
+    "enqueue": Row(10_000, 1.05, drained=False),
+    "enqueue-many": Row(120_000, 1.05, drained=False),
     "drain": Row(40_000, 1.05),
     "lanes": Row(5_000, 1.10),
     "retries": Row(5_000, 1.10),
@@ -144,31 +146,27 @@ def idle_worker(tree: Path, url: str | None = None) -> float:
         return here.drain()
 
 
-def on_sqlite(tree: Path, rows: Mapping[str, Row]) -> Iterator[tuple[str, float]]:
-    least = idle_worker(tree)
-    for name, row in rows.items():
-        with place(tree) as here:
-            put = here.put(name, row.calls)
-            yield f"{name}: SQLite", here.drain() - least if row.drained else put
+def on_sqlite(tree: Path, name: str, row: Row) -> Iterator[tuple[str, float]]:
+    least = idle_worker(tree) if row.drained else 0.0
+    with place(tree) as here:
+        put = here.put(name, row.calls)
+        yield f"{name}: SQLite", here.drain() - least if row.drained else put
 
 
-def on_redis(tree: Path, rows: Mapping[str, Row]) -> Iterator[tuple[str, float]]:
-    with closing(Server()) as server, server.client() as client:
-        least = idle_worker(tree, f"{server.url}?ns=idle")
-        for name, row in rows.items():
-            with place(tree, f"{server.url}?ns={name}") as here:
-                if row.drained:
-                    here.put(name, row.calls)
-                before = client.info()
-                process = here.drain() - least if row.drained else here.put(name, row.calls)
-                after = client.info()
-            cpu = sum(after[each] - before[each] for each in ("used_cpu_user", "used_cpu_sys"))
-            yield f"{name}: Redis, process", process
-            yield f"{name}: Redis, server", cpu
-            yield f"{name}: Redis, process and server", process + cpu
-            commands = after["total_commands_processed"] - before["total_commands_processed"]
-            yield f"{name}: {COMMANDS}", commands / row.calls * 1_000
-            client.flushall()
+def on_redis(tree: Path, name: str, row: Row) -> Iterator[tuple[str, float]]:
+    with closing(Server()) as server, server.client() as client, place(tree, f"{server.url}?ns={name}") as here:
+        least = idle_worker(tree, f"{server.url}?ns=idle") if row.drained else 0.0
+        if row.drained:
+            here.put(name, row.calls)
+        before = client.info()
+        process = here.drain() - least if row.drained else here.put(name, row.calls)
+        after = client.info()
+    cpu = sum(after[each] - before[each] for each in ("used_cpu_user", "used_cpu_sys"))
+    yield f"{name}: Redis, process", process
+    yield f"{name}: Redis, server", cpu
+    yield f"{name}: Redis, process and server", process + cpu
+    commands = after["total_commands_processed"] - before["total_commands_processed"]
+    yield f"{name}: {COMMANDS}", commands / row.calls * 1_000
 
 
 PARTS = ("Redis, process", "Redis, server")
@@ -178,8 +176,14 @@ SLACK = 20
 """So many commands more per 1,000 jobs are no matter: a batch of that many takes a dozen or two."""
 
 
-def measure(tree: Path, rows: Mapping[str, Row]) -> dict[str, float]:
-    return dict(on_sqlite(tree, rows)) | dict(on_redis(tree, rows))
+def measure(trees: Sequence[Path], rows: Mapping[str, Row]) -> dict[Path, dict[str, float]]:
+    """Each row in one version right after the other."""
+    found: dict[Path, dict[str, float]] = {tree: {} for tree in trees}
+    for name, row in rows.items():
+        for on_store in (on_sqlite, on_redis):
+            for tree in trees:
+                found[tree] |= on_store(tree, name, row)
+    return found
 
 
 def arguments() -> argparse.Namespace:
@@ -205,12 +209,11 @@ def main() -> int:
     pairs: dict[str, list[tuple[float, float]]] = {}
     for number in range(asked.pairs):
         if asked.headers:
-            found = measure(now, dict(reversed(rows.items())) if number % 2 else rows)
+            found = measure([now], dict(reversed(rows.items())) if number % 2 else rows)[now]
             plain = {what.replace("drain:", "headers:"): value for what, value in found.items() if "drain:" in what}
             pair = {what: (plain[what], value) for what, value in found.items() if what.startswith("headers")}
         else:
-            turns = (before, now) if number % 2 else (now, before)
-            by_tree = {tree: measure(tree, rows) for tree in turns}
+            by_tree = measure((before, now) if number % 2 else (now, before), rows)
             pair = {what: (by_tree[before][what], value) for what, value in by_tree[now].items()}
         for what, values in pair.items():
             pairs.setdefault(what, []).append(values)
