@@ -112,7 +112,6 @@ class Place:
         """What a process prints."""
         paths = f"{self.tree / 'src'}{os.pathsep}{self.folder}"
         environment = {**os.environ, "PYTHONPATH": paths, "COST_STORE": self.url}
-        environment.pop("PYTHONDONTWRITEBYTECODE", None)  # compiling headrace costs more than the jobs
         command = [sys.executable, *arguments]
         done = subprocess.run(
             command, env=environment, cwd=self.folder, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
