@@ -61,6 +61,23 @@ def test_plain_jobs_do_not_wait_for_the_rules(store: PostgresStore) -> None:
         stranger.execute("ROLLBACK")
 
 
+def test_a_take_reads_few_of_many_jobs_in_a_table_that_was_never_analyzed(store: PostgresStore) -> None:
+    """The planner then expects few jobs in the queue, and finds it cheaper to read and sort them all."""
+    store.run(store.put(jobs(300)))
+    session = Session(store)
+    fetched = "SELECT (idx_tup_fetch + seq_tup_read)::bigint FROM pg_stat_user_tables WHERE relid = 'job'::regclass"
+    with closing(connect(store)) as stranger:
+        stranger.execute("UPDATE pg_class SET relpages = 1, reltuples = 1e5 WHERE oid = 'job'::regclass")
+
+        def flushed() -> int:
+            store.database.borrow(lambda wire: wire.query("SELECT pg_stat_force_next_flush()"))
+            return int(stranger.execute(fetched).fetchall()[0][0])
+
+        before = flushed()
+        assert len(session.take(1)) == 1
+        assert flushed() - before < 100
+
+
 def test_an_idle_exchange_writes_nothing(store: PostgresStore) -> None:
     session = Session(store)
     with closing(connect(store)) as stranger:

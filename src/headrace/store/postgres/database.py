@@ -79,7 +79,7 @@ class Database:
     def _settings(self) -> dict[str, str]:
         """What a transaction goes by. (Its statements are made for indexes, whatever the planner knows of tables.)"""
         path = f"{self.quoted}, pg_temp".replace("'", "''")
-        without = ("enable_seqscan", "enable_hashjoin", "enable_mergejoin", "jit")
+        without = ("enable_seqscan", "enable_bitmapscan", "enable_hashjoin", "enable_mergejoin", "jit")
         settings = {"search_path": path, "plan_cache_mode": "force_generic_plan", **dict.fromkeys(without, "off")}
         return {**settings, "lock_timeout": "0", "idle_in_transaction_session_timeout": str(LONGEST_PAUSE)}
 

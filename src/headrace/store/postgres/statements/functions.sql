@@ -120,7 +120,7 @@ CREATE OR REPLACE FUNCTION {SCHEMA}.exchange_plain(
 ) RETURNS TABLE (
     negative bigint, due bigint, seq bigint, token bigint, id text, task text, queue text, body bytea, options bytea, data bytea,
     attempts bigint, crashes bigint, max_crashes bigint, created bigint, deferred_since bigint, flags bigint
-) LANGUAGE plpgsql SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+) LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
 SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
