@@ -37,7 +37,7 @@ makers[lanes] = function()
         queue = name:sub(#length + 2, #length + 1 + (tonumber(length) or 0)), kept = kept, line = PREFIX .. 'lane:' .. name, runs = PREFIX .. 'runs:' .. name, starts = PREFIX .. 'starts:' .. name,
         running = call('ZCARD', PREFIX .. 'runs:' .. name), started = {}, taken_back = {}, never = {},
       }
-      lanes.known[name] = lane
+      types[lane.runs], lanes.known[name] = 'zset', lane -- or ZCARD would have failed
     end
     return lane
   end

@@ -3,7 +3,7 @@
 
 makers[sorted] = function()
   local NOWHERE = pack('>I6I6', 0, 0)
-  sorted.known, sorted.step = {}, 64
+  sorted.known, sorted.few, sorted.many = {}, 4, 64
 
   function sorted.at(key)
     local set = sorted.known[key]
@@ -53,7 +53,7 @@ makers[sorted] = function()
     for i = 1, #found, 2 do
       set.there[#set.there + 1] = { tonumber(found[i + 1]), found[i] }
     end
-    set.whole = #found < 2 * number
+    set.whole, types[key] = #found < 2 * number, 'zset' -- or that would have failed
   end
 
   -- Into a list that is in order.
@@ -111,7 +111,7 @@ makers[sorted] = function()
         if set.whole then
           break
         end
-        sorted.read_further(key, set, math.max(wanted, sorted.step))
+        sorted.read_further(key, set, math.max(wanted, sorted.few, math.min(#set.there, sorted.many)))
       end
       local entry = set.there[i]
       if entry then

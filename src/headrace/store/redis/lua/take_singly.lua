@@ -16,12 +16,12 @@ makers[singly] = function()
     plan.enter[source.queue] = {}
   end
 
-  -- `share`: how many are read at once.
-  function singly.open_source(queue, share)
+  -- `share`: how many are read at once; `few`: of the line at first, since jobs in lanes are for free slots only.
+  function singly.open_source(queue, share, few)
     local room, limited = queues.room(queue)
     return {
-      queue = queue, room = room, limited = limited, share = share, entering = {}, row = {}, upto = {}, line = {}, r = 1, l = 1,
-      row_read = room > 0 and 0 or nil, line_read = room > 0 and 0 or nil,
+      queue = queue, room = room, limited = limited, share = share, few = math.min(few, share), entering = {},
+      row = {}, upto = {}, line = {}, r = 1, l = 1, row_read = room > 0 and 0 or nil, line_read = room > 0 and 0 or nil,
     }
   end
 
@@ -34,14 +34,15 @@ makers[singly] = function()
     end
     if source.line_read and not source.line[source.l] then
       local from, ids = source.line_read, {}
-      local line = call('ZRANGE', PREFIX .. 'line:' .. source.queue, from, from + source.share - 1, 'WITHSCORES')
+      local portion = from == 0 and source.few or source.share
+      local line = call('ZRANGE', PREFIX .. 'line:' .. source.queue, from, from + portion - 1, 'WITHSCORES')
       source.line, source.l = {}, 1
       for i = 1, #line, 2 do
         source.line[#source.line + 1] = { tonumber(line[i + 1]), line[i] }
         ids[#ids + 1] = line[i]:sub(13)
       end
       load_many(ids)
-      source.line_read = #source.line == source.share and from + source.share or nil
+      source.line_read = #source.line == portion and from + portion or nil
     end
   end
 
@@ -83,7 +84,8 @@ makers[singly] = function()
 
     -- One job of a queue, if it has one that may go.
     local function take_from(queue)
-      local source = sources[queue] or singly.open_source(queue, round_robin and share_of(wanted, #names) or wanted - #given)
+      local share = round_robin and share_of(wanted, #names) or wanted - #given
+      local source = sources[queue] or singly.open_source(queue, share, slots + 1)
       local is_spare = #given >= slots
       sources[queue] = source
       while source.room > 0 and not (is_spare and source.limited) do
