@@ -62,6 +62,7 @@ class Scene:
             "GROWTH_STORE": self.url,
             "GROWTH_NOTES": str(self.notes),
         }
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)  # a worker that compiles headrace as it goes drains less
         return subprocess.Popen(
             [sys.executable, *arguments], env=environment, cwd=self.folder, stdout=stdout, stderr=subprocess.DEVNULL
         )
