@@ -6,14 +6,14 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from queue import SimpleQueue
 
 import pytest
 
 from headrace import Headrace
-from headrace.records import Kind, Lease, Outcome, SessionInfo, State
+from headrace.records import ExchangeReply, Kind, Lease, Outcome, SessionInfo, State, Take
 from headrace.values.clock import ManualClock
 from headrace.worker.leases import CALM, RING_SECONDS, Leases
 from headrace.worker.pump import Pump
@@ -144,6 +144,45 @@ def test_the_store_rings_a_busy_worker_for_an_urgent_job(url: str) -> None:
             assert ahead._took_urgent_at + RING_SECONDS <= ahead.urgent_at < math.inf, "not all too often"
             leases.stopping = True
             gate.release(50)
+
+
+@pytest.mark.parametrize("url", ["sqlite", "redis"], indirect=True)
+def test_a_ring_during_an_exchange_is_heard_before_its_jobs_start(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The urgent job is taken next, and what has ended is settled after that, even if the line has run out."""
+    started: SimpleQueue[str] = SimpleQueue()
+    with closing(Headrace(url)) as app:
+
+        @app.task(name="job")
+        def job(name: str) -> None:
+            started.put(name)
+
+        app.store.run(app.store.open(SessionInfo(id="s", name="s", timeout=15_000)))
+        app.enqueue_many([job.call(f"low {number}") for number in range(50)])
+        with closing(Pump(app, "s", queues=["default"], slots=1)) as pump:
+            leases, ahead, send = pump.leases, pump.leases.ahead, pump._send
+            pump._waiter.wait(0)  # listens from now on
+
+            def send_and_be_rung(outcomes: Sequence[Outcome], take: Take | None) -> ExchangeReply:
+                reply = send(outcomes, take)
+                job.using(priority=9).enqueue("high")
+                assert app.queue("default").counts()[State.READY] == 25, "so what was sent before has come"
+                return reply
+
+            for _ in range(10):
+                ahead.ended(1_000, 1.0, ran_out=True)
+            monkeypatch.setattr(pump, "_send", send_and_be_rung)
+            pump._exchange()
+            monkeypatch.undo()
+            assert ahead.urgent_at <= time.monotonic()
+            assert [started.get(timeout=20) for _ in range(26)] == [f"low {number}" for number in range(26)]
+            assert not leases.waiting
+            pump._take_urgent()
+            assert started.get(timeout=20) == "high"
+            assert len(leases.outcomes) >= 25, "they are settled with the next exchange"
+            ahead.rung()
+            pump._exchange()
+            assert ahead.urgent_at == math.inf, "every exchange begins with the most urgent job"
+            leases.stopping = True
 
 
 def test_jobs_that_take_less_than_a_millisecond_keep_one_thread_awake() -> None:

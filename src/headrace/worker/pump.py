@@ -158,8 +158,8 @@ class Pump:
             if self._wants_more or leases.ripe():
                 self._exchange()
                 if self._wants_more or leases.outcomes or leases.stopping:
-                    self._renewals.news = self._renewals.news or self._waiter.wait(0)
-                    self._heed_ring()
+                    if leases.ahead.urgent_at == math.inf:
+                        self._renewals.news = self._listen(0) or self._renewals.news
                     continue
             if self._tick_has_come():
                 continue
@@ -212,20 +212,27 @@ class Pump:
         take = self.session.asking.take(max(free, 0), spare, above) if free > 0 or spare > 0 else None
         if not outcomes and take is None:
             return
+        if take is not None:
+            ahead.urgent_at = math.inf  # it begins with what the store has rung for
         begun = time.monotonic()
         reply = self._send(outcomes, take)
         ahead.exchanged(time.monotonic() - begun, len(reply.leases))
         ahead.rested(leases.idle())
         ahead.replied({lease.priority for lease in reply.leases})
+        # Rings are heard before the jobs start: a line of quick ones would be done before the pump goes on.
+        news = above is not None and self._listen(0)
+        self._renewals.news = news or self._renewals.news
         self._apply_reply(outcomes, take, reply)
+        self._wants_more = self._wants_more or (news and leases.room > 0)
 
     def _take_urgent(self) -> None:
-        """Take what comes before the leases in hand, and nothing else: that takes a fraction of an exchange's time."""
+        """Take what comes before the leases in hand, and settle nothing: a fraction of an exchange."""
         leases = self.leases
         leases.ahead.take_urgent()
-        spare = leases.slots if leases.left is None else min(leases.slots, leases.left)
-        if leases.waiting and spare > 0 and not leases.stopping and not self.session.gone:
-            take = self.session.asking.take(0, spare, leases.ahead.above)
+        most = leases.slots if leases.left is None else min(leases.slots, leases.left)
+        if most > 0 and not leases.stopping and not self.session.gone:
+            free = max(leases.room, 0)
+            take = self.session.asking.take(free, most - free, leases.ahead.above)
             with self._threads.paused():
                 reply = self._send((), take)
             self._apply_reply((), take, reply)
@@ -297,18 +304,19 @@ class Pump:
 
     def _wait(self) -> None:
         leases = self.leases
-        news = self._waiter.wait(self._patience(self._upkeep.due_at))
+        news = self._listen(self._patience(self._upkeep.due_at))
         leases.asleep = False
-        self._heed_ring()
         if news and leases.in_hand:
             self._renewals.news = True
         self._wants_more = leases.room > 0 and (news or self._due_now())
 
-    def _heed_ring(self) -> None:
-        """Has the store rung for an urgent job?"""
+    def _listen(self, timeout: float) -> bool:
+        """Wait for news, and for rings for urgent jobs. Returns whether there is news."""
+        news = self._waiter.wait(timeout)
         if self._ringing is not None and self._ringing.urgent:
             self._ringing.urgent = False
             self.leases.ahead.rung()
+        return news
 
     def _may_wait_elsewhere(self) -> bool:
         """Only with nothing in hand: nothing else that there is to do may wait for the store's answer."""
