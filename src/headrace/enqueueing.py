@@ -32,21 +32,21 @@ def _batch(app: Headrace, calls: Iterable[Call[Any]]) -> _Batch:
         raise ArgumentsError(f"A batch is a list of calls, not {type(calls).__name__}: enqueue_many([...]).")
     if loading.under_way:
         loading.warn_of_enqueue()
-    calls = list(calls)
+    jobs: list[NewJob] = []
     named: dict[str, None] = {}
     strict: set[str] = set()
     for call in calls:
-        if not isinstance(call, Call):
+        if type(call) is not Call:
             kind = type(call).__name__
             raise ArgumentsError(f"enqueue_many() takes task.call(...) values, not {kind}.")
         if call.task.app is not app:
             raise ArgumentsError(f"{call.task.name} is a task of another app: enqueue it there.")
-        if call.needs or call.named or call.strict:  # (few have any of these)
-            for needed, option in call.needs:
+        if call.terms is not None:
+            for needed, option in call.terms.needs:
                 app.require_option(needed, option)
-            named.update(dict.fromkeys(call.named))
-            strict.update((call.new.id,) if call.strict else ())
-    jobs = [call.new for call in calls]
+            named.update(dict.fromkeys(call.terms.named))
+            strict.update((call.new.id,) if call.terms.strict else ())
+        jobs.append(call.new)
     here = {job.id for job in jobs}
     if len(here) < len(jobs):
         raise _twins(jobs)
@@ -66,16 +66,16 @@ def _twins(jobs: Sequence[NewJob]) -> ArgumentsError:
 
 def enqueue(app: Headrace, call: Call[R], connection: object | None) -> Job[R]:
     """Put a single call of one of the app's tasks."""
-    for needed, option in call.needs:
-        app.require_option(needed, option)
     if connection is not None or open_block.get() is not None:
         connection = connection_for(app, connection)
-    if call.named:
-        require_known(app, call.named, connection)
+    if call.terms is not None:
+        for needed, option in call.terms.needs:
+            app.require_option(needed, option)
+        require_known(app, call.terms.named, connection)
     if loading.under_way:
         loading.warn_of_enqueue()
     puts = _put(app, [call.new], connection)
-    if call.strict and not puts[0].created:
+    if call.terms is not None and call.terms.strict and not puts[0].created:
         raise JobExists(puts[0].id)
     if connection is None:
         return Job(app, puts[0].id, created_now=puts[0].created)

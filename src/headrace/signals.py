@@ -147,7 +147,7 @@ def _check_call(call: Any) -> None:
     if not isinstance(call, Call):
         raise ConfigurationError(f"MoveTo(call) takes a call made with task.call(...), not {call!r}.")
     new = call.new
-    own = call.task._without_options.fields.get("options")
+    own = call.task._without_options().fields.get("options")
     if new.options != own or new.unique_key is not None or new.run_at is not None or new.delay is not None:
         raise ConfigurationError(
             "MoveTo(call) takes a task and its arguments: options made with using(...) can't move along."

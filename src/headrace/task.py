@@ -6,10 +6,10 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Coroutine, Mapping
-from functools import cached_property, partial
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -48,6 +48,16 @@ R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
 
+class Terms(NamedTuple):
+    """What has to be true of a call that is not a plain one."""
+
+    needs: Needs
+    named: tuple[str, ...]
+    """Jobs that it comes after, of which only the ids were given: these must be there."""
+    strict: bool
+    """No other job may stand for it: `on_clash="error"`."""
+
+
 class Call(Struct, Generic[R_co], frozen=True, eq=False, gc=False):
     """A call that is ready to be enqueued: checked, encoded, with its options. Made by `task.call(...)`.
 
@@ -56,11 +66,7 @@ class Call(Struct, Generic[R_co], frozen=True, eq=False, gc=False):
 
     task: Task[Any, R_co]
     new: NewJob
-    named: tuple[str, ...] = ()
-    """Jobs that it comes after, of which only the ids were given: these must be there."""
-    needs: Needs = ()
-    strict: bool = False
-    """No other job may stand for it: `on_clash="error"`."""
+    terms: Terms | None = None
 
     def __repr__(self) -> str:
         return f"<call of {self.task.name}>"
@@ -79,9 +85,8 @@ class Using(Generic[P, R_co]):
         """The fields of `NewJob` that differ from the default, but for those that depend on the arguments."""
         self._unique = _unique_fields(values)
         self._id: str | None = values.get("id")
-        self._strict = values.get("on_clash") == "error"
-        self._needs = _needs(self.fields)
-        for facet, option in self._needs:
+        needs = _needs(self.fields)
+        for facet, option in needs:
             if option in options:  # (what its task needs is known when a job is put)
                 task.app.require_option(facet, option)
         self._words: str | None = None
@@ -90,7 +95,7 @@ class Using(Generic[P, R_co]):
             self._words = options["run_after"] if isinstance(options["run_after"], str) else None
         if values.get("test"):
             self.fields["queue"] = as_test(self.fields.get("queue", "default"))
-        self._named = named_in_text(options.get("after", ()))
+        self._terms = Terms(needs, named_in_text(options.get("after", ())), values.get("on_clash") == "error")
         self._queue = self.fields.get("queue", "default")
         self._priority = self.fields.get("priority", 0)
         self._plain = self._unique is None and self._id is None and set(self.fields) <= {"queue", "priority"}
@@ -98,13 +103,13 @@ class Using(Generic[P, R_co]):
     def call(self, /, *args: P.args, **kwargs: P.kwargs) -> Call[R_co]:
         """A call to hand to `app.enqueue_many`."""
         self._refuse_connection("enqueue_many([...], connection=...)")
-        return self._call(*args, **kwargs)
+        return self._call(args, kwargs)
 
     def _refuse_connection(self, instead: str) -> None:
         if self._connection is not None:
             raise ConfigurationError(f"using(connection=...) is for enqueue() and aenqueue(). Write {instead}.")
 
-    def _call(self, /, *args: P.args, **kwargs: P.kwargs) -> Call[R_co]:
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call[R_co]:
         task = self._task
         body = task.arguments.encode(args, kwargs, task.app.payload_limit)
         queue = as_test(self._queue) if in_test_run.get() else self._queue
@@ -121,15 +126,15 @@ class Using(Generic[P, R_co]):
         if self._id is not None:
             fields = fields | {"nonce": new_id()}
         new = NewJob(**{**fields, "id": self._id or new_id(), "task": task.name, "body": body, "queue": queue})
-        return Call(task, new, self._named, self._needs, self._strict)
+        return Call(task, new, self._terms)
 
     def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R_co]:
         """Put one job into the store."""
-        return self._task.app._enqueue(self._call(*args, **kwargs), self._connection)
+        return self._task.app._enqueue(self._call(args, kwargs), self._connection)
 
     async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R_co]:
         """The same, from async code."""
-        calls = [self._call(*args, **kwargs)]
+        calls = [self._call(args, kwargs)]
         return (await self._task.app.aenqueue_many(calls, connection=self._connection))[0]
 
     @property
@@ -274,6 +279,7 @@ class Task(Generic[P, R_co]):
         self.__doc__ = function.__doc__
         self.__name__ = getattr(function, "__name__", self.name)
         self.__wrapped__ = function
+        self._bare: Using[P, R_co] | None = None
 
     def __repr__(self) -> str:
         return f"<task {self.name}>"
@@ -289,21 +295,22 @@ class Task(Generic[P, R_co]):
         """
         return Using(self, options, connection)
 
-    @cached_property
     def _without_options(self) -> Using[P, R_co]:
-        return Using(self, {})
+        if self._bare is None:
+            self._bare = Using(self, {})
+        return self._bare
 
     def call(self, /, *args: P.args, **kwargs: P.kwargs) -> Call[R_co]:
         """A call to hand to `app.enqueue_many`."""
-        return self._without_options._call(*args, **kwargs)  # (it has no connection to refuse)
+        return self._without_options()._call(args, kwargs)  # (it has no connection to refuse)
 
     def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R_co]:
         """Put a job into the store that will call this function with these arguments."""
-        return self._without_options.enqueue(*args, **kwargs)
+        return self._without_options().enqueue(*args, **kwargs)
 
     async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R_co]:
         """The same, from async code."""
-        return await self._without_options.aenqueue(*args, **kwargs)
+        return await self._without_options().aenqueue(*args, **kwargs)
 
     def every(self, phrase: str, **options: Unpack[ScheduleOptions]) -> BoundSchedule[P]:
         """This task again and again, as words say: `report.every("every weekday at 9:30").enqueue("sales")`.
@@ -311,15 +318,15 @@ class Task(Generic[P, R_co]):
         `.enqueue(...)` stores it at run time; `app.schedule(name, bound, ...)` declares it in code. Options: see
         `ScheduleOptions`.
         """
-        return self._without_options.every(phrase, **options)
+        return self._without_options().every(phrase, **options)
 
     def cron(self, fields: str, **options: Unpack[ScheduleOptions]) -> BoundSchedule[P]:
         """As five, six or seven cron fields say: `report.cron("30 9 * * 1-5", tz="Europe/Zurich")`."""
-        return self._without_options.cron(fields, **options)
+        return self._without_options().cron(fields, **options)
 
     def repeat(self, rule: str, **options: Unpack[ScheduleOptions]) -> BoundSchedule[P]:
         """Counted from the run before: `sync.repeat("FINISHED, +1 HOUR")` runs an hour after it has ended."""
-        return self._without_options.repeat(rule, **options)
+        return self._without_options().repeat(rule, **options)
 
 
 class AsyncTask(Task[P, R_co]):

@@ -97,10 +97,13 @@ def put_plain(tx: Transaction, jobs: Sequence[NewJob], now: int) -> list[Put]:
 def _note_work(tx: Transaction, jobs: Sequence[NewJob]) -> None:
     queues = tx.queues
     for job in jobs:
-        workers = 1 if job.run_at is None and not job.delay else EVERYONE
-        queues[job.queue] = queues.get(job.queue, 0) + workers
-        if job.priority > 0 and workers == 1:
-            tx.urgent[job.queue] = max(job.priority, tx.urgent.get(job.queue, 0))
+        queue = job.queue
+        if job.run_at is None and not job.delay:
+            queues[queue] = queues.get(queue, 0) + 1
+            if job.priority > 0:
+                tx.urgent[queue] = max(job.priority, tx.urgent.get(queue, 0))
+        else:
+            queues[queue] = EVERYONE
 
 
 def roll_call(tx: Transaction, jobs: Sequence[NewJob]) -> None:
