@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from types import SimpleNamespace
 from typing import Any, cast
@@ -110,6 +111,18 @@ def test_much_is_held_ready_where_the_store_rings_for_urgent_jobs(
     for priorities in answers:
         ahead.replied(priorities)
     assert (ahead.above, ahead.seconds) == (above, seconds)
+
+
+@pytest.mark.parametrize(("brought", "at_once"), [({0}, True), ({9, 0}, False)], ids=str)
+def test_a_ring_after_an_exchange_that_brought_urgent_jobs_was_most_likely_for_these(
+    brought: set[int], at_once: bool
+) -> None:
+    ahead = Lookahead(slots=4, batch=500, rings=True)
+    ahead.replied({0})
+    ahead.replied(brought)
+    assert ahead._took_urgent_at == (-math.inf if at_once else ahead.replied_at)
+    ahead.rung()
+    assert at_once or ahead.urgent_at == ahead.replied_at + leases.RING_SECONDS
 
 
 class Exchanges:

@@ -131,6 +131,8 @@ class Lookahead:
             lately = priorities | self._priorities
             if len(lately) > 1:
                 self._mixed_until = self.replied_at + MIXED_FOR
+            if max(priorities) > self._lowest:  # a ring that is heard by now was most likely for these
+                self._took_urgent_at = self.replied_at
             self._lowest, self._priorities = min(lately), priorities
         self.due_at = self.replied_at + self.seconds
 
