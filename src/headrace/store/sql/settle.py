@@ -35,6 +35,8 @@ from headrace.store.sql.transaction import (
 from headrace.store.sql.working_set import WorkingSet
 
 VERDICTS = tuple(Verdict)
+FEW = 4
+"""Fewer jobs that began and ended in the same milliseconds are settled one by one: a list costs more than these."""
 
 
 # -- exchange ----------------------------------------------------------------------------------------
@@ -189,7 +191,7 @@ def _settle_together(tx: Transaction, session: Session, outcomes: Sequence[Outco
     """Settle what is simply done, many with one statement."""
     if len({outcome.ref for outcome in outcomes}) < len(outcomes):
         return _Together(set(), [], 0)  # of two outcomes of one run the first counts
-    alike: dict[tuple[Token, int | None, int | None, Charge], list[Ref]] = {}
+    alike: dict[tuple[Token, int | None, int | None, Charge], list[Outcome]] = {}
     rows = []
     for outcome in outcomes:
         if outcome.kind or outcome.account is not None or outcome.base is not None:  # all but simply done
@@ -197,15 +199,19 @@ def _settle_together(tx: Transaction, session: Session, outcomes: Sequence[Outco
         if outcome.result is None and outcome.data is None:
             key = (outcome.token, outcome.began, outcome.ended, outcome.charge)
             if key in alike:
-                alike[key].append(outcome.ref)
+                alike[key].append(outcome)
             else:
-                alike[key] = [outcome.ref]
+                alike[key] = [outcome]
         elif outcome.result is None or len(outcome.result) <= INLINE:
             rows.append(done_values(tx, session.seq, outcome, lag))
     settled: set[Ref] = set()
     unclear: list[tuple[Ref, Token]] = []
     changed = 0
-    for (token, began, ended, charge), refs in alike.items():
+    for (token, began, ended, charge), done in alike.items():
+        if len(done) < FEW:
+            rows += [done_values(tx, session.seq, outcome, lag) for outcome in done]
+            continue
+        refs = [outcome.ref for outcome in done]
         run = run_values(tx, began, ended, charge, lag)
         now = tx.change("done_together", (tx.array(refs), token, session.seq, *run, HOOKED))
         if now == len(refs):
