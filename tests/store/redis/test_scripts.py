@@ -402,9 +402,9 @@ def test_constants_become_numbers_but_not_in_quotes_nor_as_fields() -> None:
     text = (
         "local READY, STALE = 1, 2\n"
         "local OTHER = 1 + 1\n"
-        "if state == READY then fail('STALE', job.READY, READY_NOT) end\n"
+        "if STATE == READY then fail('STALE', job.READY, READY_NOT) end\n"
     )
-    numbered = scripts._with_constants(text, {"state": "job.state"})
+    numbered = scripts._with_constants(text, {"STATE": "job.state"})
     assert numbered == "local OTHER = 1 + 1\nif job.state == 1 then fail('STALE', job.READY, READY_NOT) end\n"
 
 

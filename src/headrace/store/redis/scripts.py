@@ -43,6 +43,7 @@ ASKS = frozenset({"events", "rights", "wait", "watch"})
 
 _INCLUDE = re.compile(r"^--@include (.*)$", re.MULTILINE)
 _CONSTANTS = re.compile(r"^local ([A-Z_]+(?:, [A-Z_]+)*) = (\d+(?:, \d+)*)\n", re.MULTILINE)
+_CONSTANT = re.compile(r"(?<![\w.'])[A-Z]\w*\b(?!')")  # in quotes it is a word, not a name
 _COMMENT = re.compile(r"^ *-- .*\n|^ *--\n", re.MULTILINE)
 
 
@@ -52,6 +53,7 @@ class Scripts:
     def __init__(self, package: str, constants: Mapping[str, str] = {}) -> None:
         self._constants = constants
         self._folder = resources.files(package) / "lua"
+        self._code = cache(lambda name: _COMMENT.sub("", self._library(name)))
         self.source = cache(self._source)
         self.digest = cache(self._digest)
 
@@ -74,9 +76,9 @@ class Scripts:
             if name in included:
                 return ""
             included.add(name)
-            return expand(self._library(name))
+            return expand(self._code(name))
 
-        return _with_constants(_COMMENT.sub("", expand(self.text(name))), self._constants).encode()
+        return _with_constants(expand(_COMMENT.sub("", self.text(name))), self._constants).encode()
 
     def _digest(self, name: str) -> bytes:
         """What EVALSHA calls a script."""
@@ -87,10 +89,7 @@ def _with_constants(text: str, known: Mapping[str, str]) -> str:
     values = dict(known)
     for names, numbers in _CONSTANTS.findall(text):
         values |= zip(names.split(", "), numbers.split(", "), strict=True)
-    if not values:
-        return text
-    name = re.compile(rf"(?<![\w.'])({'|'.join(values)})\b(?!')")  # in quotes it is a word, not a name
-    return name.sub(lambda match: values[match[1]], _CONSTANTS.sub("", text))
+    return _CONSTANT.sub(lambda match: values.get(match[0], match[0]), _CONSTANTS.sub("", text))
 
 
 NATIVE = Scripts("headrace.store.redis", LUA)
