@@ -229,7 +229,7 @@ _MARK = re.compile(r"\bGLOB \?|\?")
 class PostgresTransaction(Transaction):
     """A transaction on a connection to a PostgreSQL server."""
 
-    __slots__ = ("_ahead", "_later", "_texts", "arrived", "database", "waited", "wire")
+    __slots__ = ("_ahead", "_last", "_later", "_texts", "arrived", "database", "waited", "wire")
 
     waited: bool
     """There are waiters. (None goes to sleep before this transaction has ended, if it has the lock of puts.)"""
@@ -247,6 +247,7 @@ class PostgresTransaction(Transaction):
         self._later: list[Statement] = []
         self._ahead: dict[str, tuple[tuple[Any, ...], PGresult | None]] = {}
         """By name: statements that will be asked for, their values, and their results if they have been run."""
+        self._last: list[tuple[Statement, Callable[[list[Any]], None]]] = []
 
     def begin(self, statements: Statements, ahead: Statements) -> None:
         """One round trip: begin, take the locks, read the clock, and what the work will ask for first."""
@@ -263,7 +264,9 @@ class PostgresTransaction(Transaction):
         if self.waited and (self.queues or self.ended or self.stop or self.happenings):
             news = Texts(self.queues), Numbers(self.queues.values()), Texts(self.ended)
             self._later.append(("SELECT wake($1, $2, $3, $4, $5)", (*news, self.stop, bool(self.happenings))))
-        self._run(("COMMIT", ()))
+        *results, _ = self.wire.run([*self._later, *(statement for statement, _ in self._last), ("COMMIT", ())])
+        for (_, use), result in zip(self._last, results[len(self._later) :], strict=True):
+            use(rows_of(result))
 
     def _run(self, *statements: Statement, prepare: bool = True) -> PGresult:
         """The last result. What was put off, as its result does not matter, and what is expected goes along."""
@@ -289,6 +292,9 @@ class PostgresTransaction(Transaction):
     def expect(self, name: str, values: tuple[Any, ...]) -> bool:
         self._ahead.setdefault(name, (values, None))
         return True
+
+    def read_last(self, name: str, values: tuple[Any, ...], use: Callable[[list[Any]], None]) -> None:
+        self._last.append(((self._texts[name], values), use))
 
     def execute(self, name: str, values: tuple[Any, ...] = ()) -> None:
         self._later.append((self._text(name), values))

@@ -43,8 +43,8 @@ _CONSTANTS = {
 }  # fmt: skip
 
 _WORDS: tuple[tuple[str, str], ...] = (
-    # A subquery that locks might be run more than once by a join; an array is made once.
-    (r"\bIN \(\s*(SELECT [^()]* /\*skip\*/)\s*\)", r"= ANY (ARRAY(\1))"),
+    # A subquery that locks might be run more than once by a join; an array is made once, and is looked up in an index.
+    (r"\bIN \(\s*(SELECT [^()]* /\*(?:skip|array)\*/)\s*\)", r"= ANY (ARRAY(\1))"),
     # Rows of a recursive query are made as they are asked for: it needs no limit of its own, and can't have one.
     (r"\n +LIMIT \?2\n\)\n(SELECT queue FROM .*)", r"\n)\n\1 LIMIT ?2"),
     (r"json_each\(\?(\d+)/\*text\*/\)", r"unnest($\1::text[]) AS each(value)"),

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.records import Lane
 from headrace.store.sql.codes import ELSEWHERE, IN_LINE, RUNS
-from headrace.store.sql.transaction import Outdated
+from headrace.store.sql.transaction import Outdated, Transaction
 
 if TYPE_CHECKING:
     from headrace.store.sql.working_set import Job, WorkingSet
 
 _FEW = 8
+_NEXT = 2
+"""So many next in line are enough where many lanes share the slots."""
 
 
 @dataclass(slots=True)
@@ -120,6 +122,16 @@ class _Line:
     whole: bool = False
 
 
+def expect_line(tx: Transaction, queue: str, most: int) -> bool:
+    """Whether the first so many of a queue's line are read together with their lanes, and with those next in these."""
+    line = queue, most
+    return (
+        tx.expect("ready_line", line)
+        and tx.expect("lanes_of_line", line)
+        and tx.expect("heads_of_line", (*line, _NEXT))
+    )
+
+
 class LaneRows:
     """Rows of `lane`, `laned` and `lane_start`."""
 
@@ -135,12 +147,25 @@ class LaneRows:
 
     # -- loading --
 
-    def load(self, jobs: Sequence[Job], slots: int | None = None, *, starting: bool = False) -> None:
+    def load(
+        self,
+        jobs: Sequence[Job],
+        slots: int | None = None,
+        *,
+        starting: bool = False,
+        line: tuple[str, int] | None = None,
+    ) -> None:
         """The lanes of jobs, and of each as many next in line as may come up when they leave it.
 
         `slots`: so many leave the lines of all these lanes, by weight. `starting`: they leave them to run, so that none
-        follows where a limit allows one more.
+        follows where a limit allows one more. `line`: they are among the first so many of a queue, and the rest has
+        been expected.
         """
+        if line is not None:
+            found = self._tx.rows("lanes_of_line", line)
+            self._add_laned(columns[:_OWN] for columns in found)
+            self._add_lanes(columns[_OWN:] for columns in found)
+            self._load_heads([columns[_OWN] for columns in found], _NEXT, "heads_of_line", *line)
         if missing := [job.seq for job in jobs if job.seq not in self._laned]:
             these = (self._tx.array(missing),)
             together = self._tx.expect("lanes_of_jobs", these)
@@ -174,7 +199,7 @@ class LaneRows:
             for lane in lanes.values()
             if (lane.front is None or lane.front in moving) and (lane.turn is None or lane.turn in moving)
         ]
-        self._load_heads(may_admit, most)
+        self._load_heads([lane.seq for lane in may_admit], most)
         self._load_starts(may_admit, most)
 
     def _add_laned(self, rows: Iterable[tuple[Any, ...]]) -> list[Laned]:
@@ -227,16 +252,17 @@ class LaneRows:
             self._line(seq).whole = lane.forgotten = True  # until a job comes into it
             self._lanes[queue, key] = lane
 
-    def _load_heads(self, lanes: Sequence[Record], most: int) -> None:
+    def _load_heads(self, lanes: Iterable[int], most: int, statement: str = "laned_heads", *about: Any) -> None:
         """The first of some lanes' own lines, so many of each."""
-        unknown = [lane for lane in lanes if not (line := self._line(lane.seq)).whole and line.looked_at < most]
+        unknown = [seq for seq in lanes if not (line := self._line(seq)).whole and line.looked_at < most]
         if not unknown:
             return
-        found: dict[int, list[Laned]] = {lane.seq: [] for lane in unknown}
-        rows = self._tx.rows("laned_heads", (self._tx.array(list(found)), most))
+        found: dict[int, list[Laned]] = {seq: [] for seq in unknown}
+        rows = self._tx.rows(statement, (*(about or (self._tx.array(unknown),)), most))
         for laned, columns in zip(self._add_laned(columns[:_OWN] for columns in rows), rows, strict=True):
             assert laned.lane is not None
-            found[laned.lane].append(laned)
+            if laned.lane in found:
+                found[laned.lane].append(laned)
             if laned.job in self._laned:
                 self._work.hold(columns[_OWN:])
         for seq, heads in found.items():
@@ -326,7 +352,7 @@ class LaneRows:
                     break
             if line.whole:
                 return None
-            self._load_heads([lane], max(_FEW, 2 * line.looked_at))
+            self._load_heads([lane.seq], max(_FEW, 2 * line.looked_at))
 
     # -- starts --
 

@@ -14,7 +14,7 @@ import msgspec
 
 from headrace.records import NO_EXTRAS, Extras, Lease, Take
 from headrace.store import limits
-from headrace.store.sql import admission, lanes, queues
+from headrace.store.sql import admission, lane_rows, lanes, queues
 from headrace.store.sql.codes import AFTER, ALL, BODY, CANCELLING, EXPIRES, LANED, LARGE_BODY, RECURRING, RESUMED, SPARE
 from headrace.store.sql.lane_rows import Laned
 from headrace.store.sql.relation_rows import decode
@@ -124,7 +124,7 @@ class Special(NamedTuple):
 def expect(tx: Transaction, take: Take, names: Names) -> None:
     """What the take will ask for if some of its queues have lanes."""
     if names.few and tx.expect("queues_with_lanes", (tx.texts(names.given),)) and len(names.given) == 1:
-        tx.expect("ready_line", (*names.given, min(take.slots + 1, take.slots + take.spare)))
+        lane_rows.expect_line(tx, names.given[0], min(take.slots + 1, take.slots + take.spare))
 
 
 def take(tx: Transaction, values: tuple[int, ...], take: Take, names: Names, special: Special) -> list[Lease]:
@@ -138,7 +138,7 @@ def take(tx: Transaction, values: tuple[int, ...], take: Take, names: Names, spe
     if several or any_lane or any_control or passes:
         take = msgspec.structs.replace(take, queues=tuple(found))
         if (any_lane or any_control or passes) and (handing := Handing(tx, values, take, special)).needed:
-            return leases(tx, _in_time(tx, handing.everything(), special), handing.start_within())
+            return handing.everything()
         found = take.queues
     if several and len(take.queues) > 1:
         return _as_taken(leases(tx, _in_time(tx, _one_from_each(tx, values, take), special)), take)
@@ -284,7 +284,8 @@ class Handing:
     """A take under way: the lines of its queues, and what it has handed out so far."""
 
     def __init__(self, tx: Transaction, values: tuple[int, ...], take: Take, special: Special) -> None:
-        self._tx, self._values, self._take, self._late = tx, values, take, special.is_late(tx)
+        self._tx, self._values, self._take, self._special = tx, values, take, special
+        self._late = special.is_late(tx)
         self._blocked = {task for (task,) in tx.rows("blocked_tasks")} if special.block else frozenset[str]()
         self._passes = self._late or bool(self._blocked)
         """Whether jobs may have to leave their lines without being handed out."""
@@ -309,7 +310,8 @@ class Handing:
         """Whether any of the queues is more than a line of plain jobs."""
         return self._passes or bool(self._laned) or any(queue in self._controls for queue in self._take.queues)
 
-    def everything(self) -> list[Any]:
+    def everything(self) -> list[Lease]:
+        """All leases. They are there when the transaction ends, or sooner if something in it depends on them."""
         take = self._take
         wanted = take.slots + take.spare
         for spare, enough in ((0, take.slots), (SPARE, wanted)):
@@ -321,11 +323,6 @@ class Handing:
                         pass
         return self._finish()
 
-    def start_within(self) -> dict[int, int | None]:
-        """Of the jobs of lanes that are handed out: how soon each starts, or is given back."""
-        laned = [job.seq for job in self._work.load(self._handed_out) if job.flags & LANED]
-        return {seq: self._work.lanes.laned(seq).start_within for seq in laned}
-
     def _line(self, queue: str) -> list[_Place]:
         """The head of a queue's line; and of the lanes in it as many as may follow, as they share the slots.
 
@@ -336,10 +333,13 @@ class Handing:
         if queue not in self._lines:
             self._free[queue] = queues.free(self._tx, self._controls.get(queue), wanted)
             few = not self._passes and queue in self._laned and slots < wanted
-            jobs = self._load(queue, slots + 1 if few else wanted + (limits.PASSED_IN_A_STEP if self._passes else 0))
+            most = slots + 1 if few else wanted + (limits.PASSED_IN_A_STEP if self._passes else 0)
+            together = queue in self._laned and not self._passes and lane_rows.expect_line(self._tx, queue, most)
+            jobs = self._load(queue, most)
             in_lanes = [job for job in (jobs[:slots] if few else jobs) if job.flags & LANED]
             if in_lanes:
-                self._work.lanes.load(in_lanes, slots, starting=not self._passes)
+                head = (queue, most) if together else None
+                self._work.lanes.load(in_lanes, slots, starting=not self._passes, line=head)
             self._lines[queue] = [_place(job) for job in jobs]
             self._sure[queue] = slots + 1 if few and len(jobs) > slots else ALL
         elif self._sure[queue] == 0:
@@ -411,18 +411,29 @@ class Handing:
             self._has_expired.update((seq, True) for (seq,) in rows)
         return self._has_expired[job.seq]
 
-    def _finish(self) -> list[Any]:
-        """Write what has been decided. Returns the leases' rows, in order."""
-        work, (session, number, _) = self._work, self._values
+    def _finish(self) -> list[Lease]:
+        """Write what has been decided."""
+        work, tx, special = self._work, self._tx, self._special
         jobs = work.load(self._handed_out)
         rows = [(job.seq, *self._values, (job.flags & ~SPARE) | self._handed_out[job.seq], job.due) for job in jobs]
         for job in jobs:
             job.was = job.columns()  # what `take_one` writes
         work.save()
         if rows:
-            self._tx.change_many("take_one", rows)
+            tx.change_many("take_one", rows)
         order = {seq: place for place, seq in enumerate(self._handed_out)}
-        return sorted(self._tx.rows("retake", (session, number)), key=lambda row: order[ref_of(row)])
+        within = {job.seq: work.lanes.laned(job.seq).start_within for job in jobs if job.flags & LANED}
+        found: list[Lease] = []
+
+        def use(rows: list[Any]) -> None:
+            rows.sort(key=lambda row: order[ref_of(row)])
+            found.extend(leases(tx, _in_time(tx, rows, special), within))
+
+        if tx.listened or special.next_expiry is not None or any(job.flags & BESIDE & ~LANED for job in jobs):
+            use(tx.rows("retake", self._values[:2]))
+        elif jobs:
+            tx.read_last("retake", self._values[:2], use)
+        return found
 
 
 class _Place(NamedTuple):

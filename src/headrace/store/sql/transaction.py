@@ -101,6 +101,10 @@ class Transaction(ABC):
         """Whether this query goes along with the next one, as its rows will be asked for: that saves a round trip."""
         return False
 
+    def read_last(self, name: str, values: tuple[Any, ...], use: Callable[[list[Any]], None]) -> None:
+        """Use all rows of a query that nothing else in this transaction depends on: they may come with its commit."""
+        use(self.rows(name, values))
+
     @abstractmethod
     def execute(self, name: str, values: tuple[Any, ...] = ()) -> None:
         """Run a statement that returns nothing."""

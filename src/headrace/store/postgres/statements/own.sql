@@ -34,14 +34,3 @@ SELECT seq, at, id, job FROM arrival ORDER BY seq LIMIT ?1 FOR UPDATE SKIP LOCKE
 -- name: arrivals_delete
 -- The rules have brought these in.
 DELETE FROM arrival WHERE seq IN (SELECT value FROM json_each(?1))
-
--- name: laned_heads
--- The first jobs of lanes' own lines, so many of each, in order. (Only rules change them: they need no lock.)
-SELECT head.*, {OF_JOB}, (SELECT name FROM session WHERE session.seq = job.session) FROM json_each(?1)
-JOIN LATERAL (
-    SELECT job, key, running_limit, rate, per, sequence, place, lane, rank, due, start_within, weight FROM laned
-    WHERE lane = value AND place = {IN_LINE}
-    ORDER BY rank, due, job LIMIT ?2
-) AS head ON TRUE
-JOIN job ON job.seq = head.job
-ORDER BY rank, head.due, head.job

@@ -57,13 +57,52 @@ WHERE (queue, key) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?1/*pairs*
 ORDER BY seq /*lock*/
 
 -- name: lanes_of_jobs
--- Lanes, by the jobs in them. (Only rules change them: they need no lock.)
+-- Lanes, by the jobs in them. (Only rules change them: they need no lock. The queue is asked for in this way so that a lane is looked
+-- up by queue and key; with a join PostgreSQL may look through all lanes of the queue.)
 SELECT lane.seq, lane.running_limit, lane.rate, lane.per, lane.sequence, unfinished, running, front, front_due, lane.turn, starts, forget_at,
     lane.weight, served, round_at, lane.queue, lane.key
 FROM laned
-CROSS JOIN job ON job.seq = laned.job
-CROSS JOIN lane ON lane.queue = job.queue AND lane.key = laned.key
+CROSS JOIN lane ON lane.queue = (SELECT queue FROM job WHERE job.seq = laned.job) AND lane.key = laned.key
 WHERE laned.job IN (SELECT value FROM json_each(?1))
+
+-- name: lanes_of_line
+-- Which lanes the first jobs of a queue's line are in, and where, with these lanes.
+SELECT laned.job, laned.key, laned.running_limit, laned.rate, laned.per, laned.sequence, place, lane, rank, laned.due, start_within, laned.weight,
+    lane.seq, lane.running_limit, lane.rate, lane.per, lane.sequence, unfinished, running, front, front_due, turn, starts, forget_at,
+    lane.weight, served, round_at, queue, lane.key
+FROM (SELECT seq FROM job WHERE state = {READY} AND queue = ?1 ORDER BY priority DESC, due, seq LIMIT ?2) AS first
+CROSS JOIN laned ON laned.job = first.seq
+CROSS JOIN lane ON lane.queue = ?1 AND lane.key = laned.key
+
+-- name: laned_heads
+-- The first jobs of lanes' own lines, so many of each, in order. (Only rules change them: they need no lock.)
+SELECT
+    laned.job, laned.key, laned.running_limit, laned.rate, laned.per, laned.sequence, laned.place, laned.lane, laned.rank,
+    laned.due, laned.start_within, laned.weight, {OF_JOB}, (SELECT name FROM session WHERE session.seq = job.session)
+FROM json_each(?1)
+CROSS JOIN laned ON laned.job IN (
+    SELECT head.job FROM laned AS head
+    WHERE head.lane = value AND head.place = {IN_LINE}
+    ORDER BY head.rank, head.due, head.job LIMIT ?2 /*array*/
+)
+CROSS JOIN job ON job.seq = laned.job
+ORDER BY laned.rank, laned.due, laned.job
+
+-- name: heads_of_line
+-- The same of the lanes that the first jobs of a queue's line are in.
+SELECT
+    laned.job, laned.key, laned.running_limit, laned.rate, laned.per, laned.sequence, laned.place, laned.lane, laned.rank,
+    laned.due, laned.start_within, laned.weight, {OF_JOB}, (SELECT name FROM session WHERE session.seq = job.session)
+FROM (SELECT seq FROM job WHERE state = {READY} AND queue = ?1 ORDER BY priority DESC, due, seq LIMIT ?2) AS first
+CROSS JOIN laned AS its ON its.job = first.seq
+CROSS JOIN lane ON lane.queue = ?1 AND lane.key = its.key
+CROSS JOIN laned ON laned.job IN (
+    SELECT head.job FROM laned AS head
+    WHERE head.lane = lane.seq AND head.place = {IN_LINE}
+    ORDER BY head.rank, head.due, head.job LIMIT ?3 /*array*/
+)
+CROSS JOIN job ON job.seq = laned.job
+ORDER BY laned.rank, laned.due, laned.job
 
 -- name: lane_new
 -- A lane's first job has come.
