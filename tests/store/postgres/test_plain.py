@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
+import psycopg
 import pytest
 
 from headrace.errors import ConfigurationError
@@ -31,6 +32,14 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(Wire, "run", counted)
     return found
+
+
+def rows_read(store: PostgresStore, stranger: psycopg.Connection[Any], table: str) -> int:
+    """How many rows of a table the store's connection has read so far."""
+    store.database.borrow(lambda wire: wire.query("SELECT pg_stat_force_next_flush()"))
+    read = "SELECT (idx_tup_fetch + seq_tup_read)::bigint FROM pg_stat_user_tables WHERE relid = $1::regclass"
+    ((rows,),) = stranger.execute(read, (table,)).fetchall()
+    return int(rows)
 
 
 def test_a_put_is_one_round_trip(store: PostgresStore, sent: list[str]) -> None:
@@ -65,17 +74,11 @@ def test_a_take_reads_few_of_many_jobs_in_a_table_that_was_never_analyzed(store:
     """The planner then expects few jobs in the queue, and finds it cheaper to read and sort them all."""
     store.run(store.put(jobs(300)))
     session = Session(store)
-    fetched = "SELECT (idx_tup_fetch + seq_tup_read)::bigint FROM pg_stat_user_tables WHERE relid = 'job'::regclass"
     with closing(connect(store)) as stranger:
         stranger.execute("UPDATE pg_class SET relpages = 1, reltuples = 1e5 WHERE oid = 'job'::regclass")
-
-        def flushed() -> int:
-            store.database.borrow(lambda wire: wire.query("SELECT pg_stat_force_next_flush()"))
-            return int(stranger.execute(fetched).fetchall()[0][0])
-
-        before = flushed()
+        before = rows_read(store, stranger, "job")
         assert len(session.take(1)) == 1
-        assert flushed() - before < 100
+        assert rows_read(store, stranger, "job") - before < 100
 
 
 def test_an_idle_exchange_writes_nothing(store: PostgresStore) -> None:
@@ -115,6 +118,17 @@ def test_an_exchange_in_lanes_takes_as_many_round_trips_for_many_jobs_as_for_few
         assert len(session.settle(*leases, slots=size)) == size
         round_trips.append(len(sent))
     assert round_trips == [most, most]
+
+
+def test_a_settle_looks_up_the_lanes_of_its_jobs_and_no_others(store: PostgresStore) -> None:
+    for number in range(60):
+        store.run(store.put(jobs(1, lane=Lane(f"lane {number:02}", limit=1))))
+    session = Session(store)
+    *_, last = session.take(60)
+    with closing(connect(store)) as stranger:
+        before = rows_read(store, stranger, "lane")
+        session.settle(last)
+        assert rows_read(store, stranger, "lane") - before < 10
 
 
 def test_exchanges_in_lanes_are_left_to_the_rules_without_an_attempt(store: PostgresStore, sent: list[str]) -> None:
