@@ -14,7 +14,9 @@ from typing import Any
 @contextmanager
 def nothing_unclosed() -> Iterator[None]:
     """Fails if something that is dropped within was not closed before."""
-    gc.collect()  # what others have left
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()  # what others have left is not what this is about
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ResourceWarning)
         yield
