@@ -47,6 +47,8 @@ _WORDS: tuple[tuple[str, str], ...] = (
     (r"\bIN \(\s*(SELECT [^()]* /\*(?:skip|array)\*/)\s*\)", r"= ANY (ARRAY(\1))"),
     # Rows of a recursive query are made as they are asked for: it needs no limit of its own, and can't have one.
     (r"\n +LIMIT \?2\n\)\n(SELECT queue FROM .*)", r"\n)\n\1 LIMIT ?2"),
+    # A list that is joined is sorted, to have each item once.
+    (r"(?<!NOT )\bIN \(SELECT value FROM json_each\(\?(\d+)\)\)", r"= ANY ($\1::bigint[])"),
     (r"json_each\(\?(\d+)/\*text\*/\)", r"unnest($\1::text[]) AS each(value)"),
     (r"json_each\(\?(\d+)/\*pairs\*/\)", r"jsonb_array_elements($\1::jsonb) AS each(value)"),
     (r"json_each\(\?(\d+)\)", r"unnest($\1::bigint[]) AS each(value)"),
@@ -75,7 +77,7 @@ def translate(text: str, words_for: tuple[tuple[str, str], ...] = _WORDS) -> str
     """A statement of SQLite in PostgreSQL's words. `words_for`: those of tables are others.
 
     >>> translate("SELECT seq FROM job INDEXED BY job_held WHERE seq IN (SELECT value FROM json_each(?1)) LIMIT ?2")
-    'SELECT seq FROM job WHERE seq IN (SELECT value FROM unnest($1::bigint[]) AS each(value)) LIMIT nullif($2, -1)'
+    'SELECT seq FROM job WHERE seq = ANY ($1::bigint[]) LIMIT nullif($2, -1)'
     """
     for pattern, words in words_for:
         text = re.sub(pattern, words, text)

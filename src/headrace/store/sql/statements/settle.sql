@@ -1,11 +1,12 @@
 -- Settling leases, and reports of running jobs.
 
 -- name: done
--- Settle as done, if the session holds it with this token; not jobs with these flags, whose end concerns others.
+-- Settle as done, if the session holds it with this token; not jobs with these flags, whose end concerns others. (By seq, not by all
+-- that the session holds.)
 UPDATE job SET
     state = {DONE}, result = ?4, started = coalesce(?5, started), finished = ?6, attempts = attempts + ?7,
     flags = (flags & ~{OF_ONE_RUN}) | ?8, data = coalesce(?9, data), error = NULL, failure = NULL, deferred_since = NULL
-WHERE seq = ?1 AND token = ?2 AND session = ?3 AND state = {RUNNING} AND flags & ?10 = 0
+WHERE seq = ?1 AND token = ?2 AND +session = ?3 AND +state = {RUNNING} AND flags & ?10 = 0
 
 -- name: done_together
 -- Settle many as done that have no results, and began and ended together: by seq, not by all that the session holds. (OR
