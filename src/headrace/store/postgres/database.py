@@ -33,6 +33,7 @@ from headrace.values.glob import as_regex
 
 T = TypeVar("T")
 Work: TypeAlias = "Callable[[PostgresTransaction], T]"
+Ahead: TypeAlias = Callable[[Transaction], None] | None
 
 ATTEMPTS = 10
 """So often a transaction that others were in the way of is repeated."""
@@ -68,10 +69,11 @@ class Database:
             f"SELECT {now}, (SELECT until FROM {self.quoted}.audience WHERE one = 1), "  # noqa: S608  (it is quoted)
             f"EXISTS (SELECT 1 FROM {self.quoted}.arrival), "
         )
-        waited = f"EXISTS (SELECT 1 FROM {self.quoted}.waiter)"  # noqa: S608  (unlogged: a standby can't look there)
+        # (Unlogged: a standby can't look there.)
+        waited = f"EXISTS (SELECT 1 FROM {self.quoted}.waiter WHERE armed AND NOT is_full)"  # noqa: S608
         self._settled = f"SELECT {here}", ()
-        locks = f"SELECT {self.lock(RULES)}, {self.lock(PUTS, shared=True)}"
-        self._locks_and_facts: Statements = (locks, ()), (f"{facts}{waited}", ())
+        self._settled_and_locked = f"SELECT {here}, {self.lock(RULES)}, {self.lock(PUTS, shared=True)}", ()
+        self._facts = f"{facts}{waited}", ()
         begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
         self._begin_reading: Statements = (begin, ()), self._settled, (f"{facts}FALSE", ())
         forks.holders.add(self)
@@ -168,29 +170,29 @@ class Database:
 
     # -- transactions --
 
-    def write(self, work: Work[T], guards: Guards, keys: Sequence[str] = (), ahead: Statements = ()) -> T:
+    def write(self, work: Work[T], guards: Guards, keys: Sequence[str] = (), ahead: Ahead = None) -> T:
         """Do some work, which reads this `ahead`, with the rules' lock, and before that the locks of unique keys."""
         locking: Statements = ()
         if keys:  # a twin in a caller's open transaction is waited for before this one has a lock that others wait for
             wait, back = ((f"SET LOCAL lock_timeout TO {value}", ()) for value in (self.unique_wait, 0))
-            locking = wait, ("SELECT lock_keys($1)", (Texts(keys),)), back
-        begin = ("BEGIN", ()), self._settled, *locking, *self._locks_and_facts
+            locking = self._settled, wait, ("SELECT lock_keys($1)", (Texts(keys),)), back
+        begin = ("BEGIN", ()), *locking, self._settled_and_locked, self._facts
         return self._transact(begin, WRITING, work, guards, ahead)
 
     def read(self, work: Work[T], guards: Guards) -> T:
         """Do some work in a transaction that reads: one consistent view, and no writer waits."""
-        return self._transact(self._begin_reading, READING, work, guards, ())
+        return self._transact(self._begin_reading, READING, work, guards, None)
 
-    def _transact(
-        self, begin: Statements, texts: dict[str, str], work: Work[T], guards: Guards, ahead: Statements
-    ) -> T:
+    def _transact(self, begin: Statements, texts: dict[str, str], work: Work[T], guards: Guards, ahead: Ahead) -> T:
         committing = False
 
         def inside(wire: Wire) -> T:
             nonlocal committing
             committing = False
             tx = PostgresTransaction(guards, self, wire, texts)
-            tx.begin(begin, ahead)
+            if ahead is not None:
+                ahead(tx)
+            tx.begin(begin)
             answer = work(tx)
             if crashpoints.armed:
                 crashpoints.reach("commit.before")
@@ -232,7 +234,7 @@ class PostgresTransaction(Transaction):
     __slots__ = ("_ahead", "_last", "_later", "_texts", "arrived", "database", "waited", "wire")
 
     waited: bool
-    """There are waiters. (None goes to sleep before this transaction has ended, if it has the lock of puts.)"""
+    """There are sleepers. (None goes to sleep before this transaction has ended, if it has the lock of puts.)"""
 
     plain_apart = True
     clock_restarts = False
@@ -249,9 +251,8 @@ class PostgresTransaction(Transaction):
         """By name: statements that will be asked for, their values, and their results if they have been run."""
         self._last: list[tuple[Statement, Callable[[list[Any]], None]]] = []
 
-    def begin(self, statements: Statements, ahead: Statements) -> None:
-        """One round trip: begin, take the locks, read the clock, and what the work will ask for first."""
-        self._ahead = {name: (values, None) for name, values in ahead}
+    def begin(self, statements: Statements) -> None:
+        """One round trip: begin, take the locks, read the clock, and what is expected already."""
         ((now, until, self.arrived, self.waited),) = rows_of(self._run(*statements))
         if self.arrived:
             self._ahead.clear()
@@ -261,7 +262,7 @@ class PostgresTransaction(Transaction):
 
     def commit(self) -> None:
         """Wake those that this concerns, as soon as it is committed: in the same round trip."""
-        if self.waited and (self.queues or self.ended or self.stop or self.happenings):
+        if self.stop or (self.waited and (self.queues or self.ended or self.happenings)):
             news = Texts(self.queues), Numbers(self.queues.values()), Texts(self.ended)
             self._later.append(("SELECT wake($1, $2, $3, $4, $5)", (*news, self.stop, bool(self.happenings))))
         *results, _ = self.wire.run([*self._later, *(statement for statement, _ in self._last), ("COMMIT", ())])
@@ -274,7 +275,8 @@ class PostgresTransaction(Transaction):
         more = [(self._texts[name], values) for name, values in expected]
         results = self.wire.run([*self._later, *statements, *more], prepare=prepare)
         found = zip(expected, results[len(results) - len(more) :], strict=True)
-        self._later, self._ahead = [], {name: (values, result) for (name, values), result in found}
+        self._later = []
+        self._ahead |= {name: (values, result) for (name, values), result in found}
         return results[-1 - len(more)]
 
     def _text(self, name: str) -> str:
@@ -293,8 +295,10 @@ class PostgresTransaction(Transaction):
         self._ahead.setdefault(name, (values, None))
         return True
 
-    def read_last(self, name: str, values: tuple[Any, ...], use: Callable[[list[Any]], None]) -> None:
-        self._last.append(((self._texts[name], values), use))
+    def hand_out(
+        self, rows: Sequence[tuple[Any, ...]], request: tuple[Any, ...], use: Callable[[list[Any]], None]
+    ) -> None:
+        self._last.append(((self._text("take_one"), arrays.columns(SETS["take_one"], rows)), use))
 
     def execute(self, name: str, values: tuple[Any, ...] = ()) -> None:
         self._later.append((self._text(name), values))

@@ -119,3 +119,4 @@ def _in_a_set(text: str, kinds: str) -> str:
 
 
 WRITING |= {name: _in_a_set(WRITING[name], kinds) for name, kinds in SETS.items()}
+WRITING["take_one"] += READING["retake"].partition("FROM")[0].replace("SELECT", "\nRETURNING")  # the leases

@@ -211,9 +211,7 @@ class PostgresStore(SqlStore):
 
         def by_rules() -> Step[ExchangeReply]:
             step = Step(lambda tx: settle.exchange(tx, request), then=lambda reply: self._note(request, reply))
-            refs = (Numbers(dict.fromkeys(outcome.ref for outcome in request.outcomes)),)
-            about = (("jobs_by_seq", refs), ("laned_some", refs), ("lanes_of_jobs", refs)) if request.outcomes else ()
-            step.ahead = ("session_get", (request.session,)), *about
+            step.ahead = lambda tx: settle.expect(tx, request)
             return step
 
         if self._by_rules or not plain.is_plain(request):

@@ -48,6 +48,9 @@ OF_JOB = (
 )
 """The columns that rules decide about: those of `working_set.Job`, but for the name of its worker."""
 
+OF_FOLLOWER = OF_JOB.replace("job.", "follower.")
+"""The same of the job that comes next."""
+
 BODY, RESULT = range(2)
 """`blob.kind`."""
 ELSEWHERE, IN_LINE, RUNS, IS_SCHEDULED = range(4)

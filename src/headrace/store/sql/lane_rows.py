@@ -9,15 +9,13 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
 from headrace.records import Lane
-from headrace.store.sql.codes import ELSEWHERE, IN_LINE, RUNS
-from headrace.store.sql.transaction import Outdated, Transaction
+from headrace.store.sql.codes import ELSEWHERE, IN_LINE, OF_JOB, RUNS
+from headrace.store.sql.transaction import Outdated
 
 if TYPE_CHECKING:
     from headrace.store.sql.working_set import Job, WorkingSet
 
 _FEW = 8
-_NEXT = 2
-"""So many next in line are enough where many lanes share the slots."""
 
 
 @dataclass(slots=True)
@@ -57,6 +55,10 @@ class Record:
     def add_unfinished(self) -> None:
         self.unfinished += 1
         self.forget_at = None
+
+    @property
+    def is_full_with_one_more(self) -> bool:
+        return self.limit is not None and self.running + 1 >= self.limit
 
     def end_round(self, now: int) -> None:
         """The next round of the lane comes behind those that other lanes begin now."""
@@ -110,6 +112,10 @@ class Laned:
 
 _OWN = len(fields(Laned)) - 1
 """So many columns of a head of a line are those of `laned`. The job's follow."""
+_OF_JOB = OF_JOB.count(",") + 2
+"""So many are a job's, with the name of its worker."""
+_OF_LANE = _CHANGING + 2
+"""And so many are a lane's, with its queue and its key."""
 
 
 @dataclass(slots=True)
@@ -120,16 +126,6 @@ class _Line:
     upto: tuple[int, int, int] | None = None
     looked_at: int = 0
     whole: bool = False
-
-
-def expect_line(tx: Transaction, queue: str, most: int) -> bool:
-    """Whether the first so many of a queue's line are read together with their lanes, and with those next in these."""
-    line = queue, most
-    return (
-        tx.expect("ready_line", line)
-        and tx.expect("lanes_of_line", line)
-        and tx.expect("heads_of_line", (*line, _NEXT))
-    )
 
 
 class LaneRows:
@@ -147,31 +143,30 @@ class LaneRows:
 
     # -- loading --
 
-    def load(
-        self,
-        jobs: Sequence[Job],
-        slots: int | None = None,
-        *,
-        starting: bool = False,
-        line: tuple[str, int] | None = None,
-    ) -> None:
+    def load_line(self, queue: str, most: int) -> list[Job]:
+        """The first of a queue's line, with their lanes, and the next in each of these."""
+        rows = self._tx.rows("laned_line", (queue, most))
+        lane, head = _OF_JOB + _OWN, _OF_JOB + _OWN + _OF_LANE
+        jobs = [self._work.hold(columns[:_OF_JOB]) for columns in rows]
+        self._add_laned(columns[_OF_JOB:lane] for columns in rows)
+        self._add_lanes(columns[lane:head] for columns in rows)
+        self._load_heads([columns[lane] for columns in rows if columns[lane] is not None], 1, rows, head)
+        return jobs
+
+    def load(self, jobs: Sequence[Job], slots: int | None = None, *, starting: bool = False) -> None:
         """The lanes of jobs, and of each as many next in line as may come up when they leave it.
 
         `slots`: so many leave the lines of all these lanes, by weight. `starting`: they leave them to run, so that none
-        follows where a limit allows one more. `line`: they are among the first so many of a queue, and the rest has
-        been expected.
+        follows where a limit allows one more.
         """
-        if line is not None:
-            found = self._tx.rows("lanes_of_line", line)
-            self._add_laned(columns[:_OWN] for columns in found)
-            self._add_lanes(columns[_OWN:] for columns in found)
-            self._load_heads([columns[_OWN] for columns in found], _NEXT, "heads_of_line", *line)
         if missing := [job.seq for job in jobs if job.seq not in self._laned]:
             these = (self._tx.array(missing),)
-            together = self._tx.expect("lanes_of_jobs", these)
-            self._add_laned(self._tx.rows("laned_some", these))
-            if together:
-                self._add_lanes(self._tx.rows("lanes_of_jobs", these))
+            if self._tx.expect("lanes_of_jobs", these):
+                rows = self._tx.rows("lanes_of_jobs", these)
+                self._add_laned(columns[:_OWN] for columns in rows)
+                self._add_lanes(columns[_OWN:] for columns in rows)
+            else:
+                self._add_laned(self._tx.rows("laned_some", these))
         places = [(job.queue, self._laned[job.seq].key) for job in jobs]
         self.find_all(places)
         moving = {job.seq for job in jobs}
@@ -179,14 +174,12 @@ class LaneRows:
             most = 1 + max(Counter(places).values())
         else:
             weights = [lane.weight for place in places if (lane := self._lanes[place]) is not None]
-            most = 1 + -(-slots * max(weights, default=1) // (sum(weights) or 1))
+            most = -(-slots * max(weights, default=1) // (sum(weights) or 1))
         if starting:
-            places = [place for place in places if not self._is_full_with_one_more(place)]
+            places = [
+                place for place in places if (lane := self._lanes[place]) is None or not lane.is_full_with_one_more
+            ]
         self.load_lines(places, moving, most)
-
-    def _is_full_with_one_more(self, place: tuple[str, str]) -> bool:
-        lane = self._lanes[place]
-        return lane is not None and lane.limit is not None and lane.running + 1 >= lane.limit
 
     def load_lines(self, places: Iterable[tuple[str, str]], moving: Collection[int], most: int) -> None:
         """Of lanes that are here, so many next in line, and the starts that decide about them.
@@ -203,9 +196,11 @@ class LaneRows:
         self._load_starts(may_admit, most)
 
     def _add_laned(self, rows: Iterable[tuple[Any, ...]]) -> list[Laned]:
-        """Hold what has been read, unless it is here."""
+        """Hold what has been read, unless it is here. (Of a job that is in no lane the columns are null.)"""
         added = []
         for columns in rows:
+            if columns[0] is None:
+                continue
             laned = Laned(*columns)
             laned.was = columns
             if laned.job not in self._laned and laned.job not in self._gone:
@@ -224,8 +219,10 @@ class LaneRows:
             self._add_lanes(tx.rows("lane_look", missing[0]) if alone else tx.rows("lanes_some", (tx.pairs(missing),)))
 
     def _add_lanes(self, rows: Iterable[tuple[Any, ...]]) -> None:
-        """Hold what has been read, unless it is here."""
+        """Hold what has been read, unless it is here, or null."""
         for columns in rows:
+            if columns[0] is None:
+                continue
             lane = Record(*columns)
             lane.was = columns[:_CHANGING]
             if self._lanes.get((lane.queue, lane.key)) is None:
@@ -252,14 +249,18 @@ class LaneRows:
             self._line(seq).whole = lane.forgotten = True  # until a job comes into it
             self._lanes[queue, key] = lane
 
-    def _load_heads(self, lanes: Iterable[int], most: int, statement: str = "laned_heads", *about: Any) -> None:
-        """The first of some lanes' own lines, so many of each."""
+    def _load_heads(
+        self, lanes: Iterable[int], most: int, rows: Sequence[tuple[Any, ...]] | None = None, at: int = 0
+    ) -> None:
+        """The first of some lanes' own lines, so many of each. `rows`: they have been read, from this column on."""
         unknown = [seq for seq in lanes if not (line := self._line(seq)).whole and line.looked_at < most]
         if not unknown:
             return
         found: dict[int, list[Laned]] = {seq: [] for seq in unknown}
-        rows = self._tx.rows(statement, (*(about or (self._tx.array(unknown),)), most))
-        for laned, columns in zip(self._add_laned(columns[:_OWN] for columns in rows), rows, strict=True):
+        if rows is None:
+            rows = self._tx.rows("laned_heads", (self._tx.array(unknown), most))
+        heads_read = [columns[at:] for columns in rows if columns[at] is not None]
+        for laned, columns in zip(self._add_laned(columns[:_OWN] for columns in heads_read), heads_read, strict=True):
             assert laned.lane is not None
             if laned.lane in found:
                 found[laned.lane].append(laned)

@@ -77,6 +77,18 @@ def _answered(session: Session, unrecorded: int) -> Session:
     return session._replace(number=unrecorded, answer=b"") if unrecorded > session.number else session
 
 
+def expect(tx: Transaction, request: Request) -> None:
+    """What an exchange asks for, if some of its jobs are in lanes."""
+    tx.expect("session_get", (request.session,))
+    if request.outcomes:
+        refs = (tx.array(list(dict.fromkeys(outcome.ref for outcome in request.outcomes))),)
+        tx.expect("jobs_by_seq", refs)
+        tx.expect("lanes_of_jobs", refs)
+    if request.take is not None and request.names is not None:
+        tx.expect("special", ())
+        taking.expect(tx, request.take, request.names)
+
+
 def exchange(tx: Transaction, request: Request, *, one_by_one: bool = False) -> ExchangeReply:
     _, number, unrecorded, outcomes, take, names, steady, started = request
     session = _answered(find_session(tx, request.session, settles=take is None), unrecorded)
@@ -92,7 +104,7 @@ def exchange(tx: Transaction, request: Request, *, one_by_one: bool = False) -> 
         return ExchangeReply(verdicts, leases, tx.now, _next_due(tx, unreleased), schedules.next_tick(tx))
     lag = tx.now - steady  # what turns the worker's steady clock into ours
     try:
-        verdicts = _settle_all(tx, session, outcomes, lag, one_by_one)
+        verdicts, unsaved = _settle_all(tx, session, outcomes, lag, one_by_one)
     except _Unclear:
         raise Redo(lambda tx: exchange(tx, request, one_by_one=True)) from None
     if started:
@@ -100,6 +112,9 @@ def exchange(tx: Transaction, request: Request, *, one_by_one: bool = False) -> 
     if take is not None and names is not None:
         taking.expect(tx, take, names)
     special = tx.row(taking.Special, "special")
+    if unsaved is not None and not (take is not None and names is not None and names.few and special.is_lanes_only(tx)):
+        unsaved.save()
+        unsaved = None
     if special.ended:
         tx.come_again = dependents.work_off(tx)
         special = tx.row(taking.Special, "special")
@@ -111,7 +126,7 @@ def exchange(tx: Transaction, request: Request, *, one_by_one: bool = False) -> 
         if next_due is not None and next_due <= tx.now:
             admission.promote(tx, names.scheduled(tx), special.lane)
             next_due = _next_due(tx)
-        leases = taking.take(tx, (session.seq, number, tx.now), take, names, special)
+        leases = taking.take(tx, (session.seq, number, tx.now), take, names, special, unsaved)
         if special.is_late(tx):  # what it has failed may concern others
             tx.come_again |= dependents.work_off(tx)
             next_due = _next_due(tx)
@@ -142,17 +157,18 @@ class _Unclear(Exception):
 
 def _settle_all(
     tx: Transaction, session: Session, outcomes: Sequence[Outcome], lag: int, one_by_one: bool
-) -> list[Verdict]:
+) -> tuple[list[Verdict], WorkingSet | None]:
     """Nearly always everything is done and nothing is stale: that takes few statements.
 
-    Where the plain ones have statements of their own, what comes here is more: it is loaded at once.
+    Where the plain ones have statements of their own, what comes here is more: it is loaded at once. What concerns
+    nothing but lanes is not saved yet: a take goes on with it.
     """
     apart = one_by_one or tx.plain_apart
     together = _Together(set(), [], 0) if apart else _settle_together(tx, session, outcomes, lag)
     done = together.done
     if len(done) == len(outcomes) and not tx.listened:
         tx.ended += [outcome.id for outcome in outcomes]
-        return [Verdict.OK] * len(outcomes)
+        return [Verdict.OK] * len(outcomes), None
     work = WorkingSet(tx)
     done.update(_settled(work, session, together.unclear, together.changed))
     load(work, outcomes, done)
@@ -167,8 +183,10 @@ def _settle_all(
         else:
             unstarted = outcome.kind is Kind.RELEASED and outcome.began is None
             verdicts.append(settle(work, holder, outcome, lag, unstarted=unstarted))
+    if work.may_wait and not tx.listened and all(outcome.kind is Kind.DONE for outcome in outcomes):
+        return verdicts, work
     work.save()
-    return verdicts
+    return verdicts, None
 
 
 def _has_other_data(work: WorkingSet, holder: Holder, outcome: Outcome, stored: dict[Ref, bytes]) -> bool:

@@ -14,7 +14,7 @@ import msgspec
 
 from headrace.records import NO_EXTRAS, Extras, Lease, Take
 from headrace.store import limits
-from headrace.store.sql import admission, lane_rows, lanes, queues
+from headrace.store.sql import admission, lanes, queues
 from headrace.store.sql.codes import AFTER, ALL, BODY, CANCELLING, EXPIRES, LANED, LARGE_BODY, RECURRING, RESUMED, SPARE
 from headrace.store.sql.lane_rows import Laned
 from headrace.store.sql.relation_rows import decode
@@ -116,6 +116,11 @@ class Special(NamedTuple):
     next_tick: int | None
     next_due: int | None
 
+    def is_lanes_only(self, tx: Transaction) -> bool:
+        """Whether lanes are all there is, and nothing has fallen due."""
+        others = self.ended or self.control or self.block or self.is_late(tx)
+        return self.lane and not others and (self.next_due is None or self.next_due > tx.now)
+
     def is_late(self, tx: Transaction) -> bool:
         """Whether some that wait have expired."""
         return self.next_expiry is not None and self.next_expiry < tx.now
@@ -124,10 +129,18 @@ class Special(NamedTuple):
 def expect(tx: Transaction, take: Take, names: Names) -> None:
     """What the take will ask for if some of its queues have lanes."""
     if names.few and tx.expect("queues_with_lanes", (tx.texts(names.given),)) and len(names.given) == 1:
-        lane_rows.expect_line(tx, names.given[0], min(take.slots + 1, take.slots + take.spare))
+        tx.expect("laned_line", (names.given[0], min(take.slots + 1, take.slots + take.spare)))
 
 
-def take(tx: Transaction, values: tuple[int, ...], take: Take, names: Names, special: Special) -> list[Lease]:
+def take(
+    tx: Transaction,
+    values: tuple[int, ...],
+    take: Take,
+    names: Names,
+    special: Special,
+    unsaved: WorkingSet | None = None,
+) -> list[Lease]:
+    """The leases. `unsaved`: what the settle before it has changed."""
     any_lane, any_control = special.lane, special.control
     passes = special.block or special.is_late(tx)
     wanted = take.slots + take.spare
@@ -137,9 +150,11 @@ def take(tx: Transaction, values: tuple[int, ...], take: Take, names: Names, spe
     several = take.round_robin and len(names.given) + len(names.patterns) > 1
     if several or any_lane or any_control or passes:
         take = msgspec.structs.replace(take, queues=tuple(found))
-        if (any_lane or any_control or passes) and (handing := Handing(tx, values, take, special)).needed:
+        if (any_lane or any_control or passes) and (handing := Handing(tx, values, take, special, unsaved)).needed:
             return handing.everything()
         found = take.queues
+    if unsaved is not None:
+        unsaved.save()
     if several and len(take.queues) > 1:
         return _as_taken(leases(tx, _in_time(tx, _one_from_each(tx, values, take), special)), take)
     return leases(tx, _in_time(tx, _first_queue_first(tx, values, take, found), special))
@@ -283,7 +298,9 @@ def _handed_out(tx: Transaction, values: tuple[int, ...], spare: int, rows: list
 class Handing:
     """A take under way: the lines of its queues, and what it has handed out so far."""
 
-    def __init__(self, tx: Transaction, values: tuple[int, ...], take: Take, special: Special) -> None:
+    def __init__(
+        self, tx: Transaction, values: tuple[int, ...], take: Take, special: Special, unsaved: WorkingSet | None
+    ) -> None:
         self._tx, self._values, self._take, self._special = tx, values, take, special
         self._late = special.is_late(tx)
         self._blocked = {task for (task,) in tx.rows("blocked_tasks")} if special.block else frozenset[str]()
@@ -296,7 +313,7 @@ class Handing:
         self._lines: dict[str, list[_Place]] = {}
         self._sure: dict[str, int] = {}
         """How many more may leave the line of a queue before the rest of it has to be loaded."""
-        self._work = WorkingSet(tx)
+        self._work = WorkingSet(tx) if unsaved is None else unsaved
         self._has_expired: dict[int, bool] = {}
         self._passed_left = limits.PASSED_IN_A_STEP
         """So many more may leave their lines in this take."""
@@ -334,12 +351,10 @@ class Handing:
             self._free[queue] = queues.free(self._tx, self._controls.get(queue), wanted)
             few = not self._passes and queue in self._laned and slots < wanted
             most = slots + 1 if few else wanted + (limits.PASSED_IN_A_STEP if self._passes else 0)
-            together = queue in self._laned and not self._passes and lane_rows.expect_line(self._tx, queue, most)
             jobs = self._load(queue, most)
             in_lanes = [job for job in (jobs[:slots] if few else jobs) if job.flags & LANED]
             if in_lanes:
-                head = (queue, most) if together else None
-                self._work.lanes.load(in_lanes, slots, starting=not self._passes, line=head)
+                self._work.lanes.load(in_lanes, slots, starting=not self._passes)
             self._lines[queue] = [_place(job) for job in jobs]
             self._sure[queue] = slots + 1 if few and len(jobs) > slots else ALL
         elif self._sure[queue] == 0:
@@ -349,8 +364,16 @@ class Handing:
         return self._lines[queue]
 
     def _load(self, queue: str, most: int) -> list[Job]:
-        rows = self._tx.rows("ready_line", (queue, most)) if self._free[queue] else ()
-        return [self._work.hold(columns) for columns in rows]
+        """The first so many of a queue's line: at first with their lanes, if that saves statements."""
+        if not self._free[queue]:
+            return []
+        new = self._work.new_in_line(queue)
+        with_lanes = queue in self._laned and queue not in self._lines and not self._passes
+        if with_lanes and self._tx.expect("laned_line", (queue, most)):
+            line = self._work.lanes.load_line(queue, most)
+        else:
+            line = [self._work.hold(columns) for columns in self._tx.rows("ready_line", (queue, most))]
+        return sorted((*line, *new), key=_place)[:most]
 
     def _one_from_each(self, spare: int, enough: int) -> None:
         order = self._take.queues
@@ -419,8 +442,8 @@ class Handing:
         for job in jobs:
             job.was = job.columns()  # what `take_one` writes
         work.save()
-        if rows:
-            tx.change_many("take_one", rows)
+        if not rows:
+            return []
         order = {seq: place for place, seq in enumerate(self._handed_out)}
         within = {job.seq: work.lanes.laned(job.seq).start_within for job in jobs if job.flags & LANED}
         found: list[Lease] = []
@@ -430,9 +453,10 @@ class Handing:
             found.extend(leases(tx, _in_time(tx, rows, special), within))
 
         if tx.listened or special.next_expiry is not None or any(job.flags & BESIDE & ~LANED for job in jobs):
+            tx.change_many("take_one", rows)
             use(tx.rows("retake", self._values[:2]))
-        elif jobs:
-            tx.read_last("retake", self._values[:2], use)
+        else:
+            tx.hand_out(rows, self._values[:2], use)
         return found
 
 

@@ -101,9 +101,12 @@ class Transaction(ABC):
         """Whether this query goes along with the next one, as its rows will be asked for: that saves a round trip."""
         return False
 
-    def read_last(self, name: str, values: tuple[Any, ...], use: Callable[[list[Any]], None]) -> None:
-        """Use all rows of a query that nothing else in this transaction depends on: they may come with its commit."""
-        use(self.rows(name, values))
+    def hand_out(
+        self, rows: Sequence[tuple[Any, ...]], request: tuple[Any, ...], use: Callable[[list[Any]], None]
+    ) -> None:
+        """Run `take_one` for each of these rows, and use those of `retake`: they may come with the commit."""
+        self.change_many("take_one", rows)
+        use(self.rows("retake", request))
 
     @abstractmethod
     def execute(self, name: str, values: tuple[Any, ...] = ()) -> None:
@@ -257,8 +260,8 @@ class Step(Operation[T], Generic[T]):
         """It is one of several that write much."""
         self.keys: tuple[str, ...] = ()
         """Unique keys that it gives to jobs: where writers run side by side, others that do the same come first."""
-        self.ahead: tuple[tuple[str, tuple[Any, ...]], ...] = ()
-        """What it reads first, by names of statements: where each is a round trip, they are run as it begins."""
+        self.ahead: Callable[[Transaction], None] | None = None
+        """Expects what it reads first: where each statement is a round trip, these are run as it begins."""
 
 
 class Steps(Operation[T], Generic[T]):

@@ -26,6 +26,7 @@ from headrace.store.sql.codes import (
     LARGE_BODY,
     LARGE_RESULT,
     MORE,
+    READY,
     RECURRING,
     TAGGED,
     TRACKED,
@@ -64,6 +65,8 @@ class _Columns:
 
 
 _CHANGING = len(fields(_Columns))
+_STATE = 3
+"""The place of the state among these columns."""
 
 
 @dataclass(slots=True)
@@ -207,6 +210,10 @@ class WorkingSet:
         changing = seq, task, queue, state, priority, due, flags, 0, 0, 0, None, None, None, None
         return self.hold((*changing, job_id, max_crashes, None, unique_key, None))
 
+    def new_in_line(self, queue: str) -> list[Job]:
+        """Those that stand in a queue's line from now on, and in the database do not yet."""
+        return [job for job in self.jobs() if job.state == READY != job.was[_STATE] and job.queue == queue]
+
     def jobs(self) -> list[Job]:
         """All that are held here."""
         return [job for job in self._jobs.values() if job is not None]
@@ -313,6 +320,11 @@ class WorkingSet:
     def write(self, statement: str, *values: Any) -> None:
         """Run this statement with these values when all is saved."""
         self._writes.setdefault(statement, []).append(values)
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether all that is to be written here concerns lanes, and jobs that are done."""
+        return self._writes.keys() <= {"done", "completed", "blob_put"}
 
     @property
     def has_ended_some(self) -> bool:

@@ -57,22 +57,14 @@ WHERE (queue, key) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?1/*pairs*
 ORDER BY seq /*lock*/
 
 -- name: lanes_of_jobs
--- Lanes, by the jobs in them. (Only rules change them: they need no lock. The queue is asked for in this way so that a lane is looked
--- up by queue and key; with a join PostgreSQL may look through all lanes of the queue.)
-SELECT lane.seq, lane.running_limit, lane.rate, lane.per, lane.sequence, unfinished, running, front, front_due, lane.turn, starts, forget_at,
-    lane.weight, served, round_at, lane.queue, lane.key
-FROM laned
-CROSS JOIN lane ON lane.queue = (SELECT queue FROM job WHERE job.seq = laned.job) AND lane.key = laned.key
-WHERE laned.job IN (SELECT value FROM json_each(?1))
-
--- name: lanes_of_line
--- Which lanes the first jobs of a queue's line are in, and where, with these lanes.
+-- Which lanes jobs are in, and where, with these lanes, if they are there. (Only rules change them: they need no lock. The queue is asked
+-- for in this way so that a lane is looked up by queue and key; with a join PostgreSQL may look through all lanes of the queue.)
 SELECT laned.job, laned.key, laned.running_limit, laned.rate, laned.per, laned.sequence, place, lane, rank, laned.due, start_within, laned.weight,
     lane.seq, lane.running_limit, lane.rate, lane.per, lane.sequence, unfinished, running, front, front_due, turn, starts, forget_at,
-    lane.weight, served, round_at, queue, lane.key
-FROM (SELECT seq FROM job WHERE state = {READY} AND queue = ?1 ORDER BY priority DESC, due, seq LIMIT ?2) AS first
-CROSS JOIN laned ON laned.job = first.seq
-CROSS JOIN lane ON lane.queue = ?1 AND lane.key = laned.key
+    lane.weight, served, round_at, lane.queue, lane.key
+FROM laned
+LEFT JOIN lane ON lane.queue = (SELECT queue FROM job WHERE job.seq = laned.job) AND lane.key = laned.key
+WHERE laned.job IN (SELECT value FROM json_each(?1))
 
 -- name: laned_heads
 -- The first jobs of lanes' own lines, so many of each, in order. (Only rules change them: they need no lock.)
@@ -88,21 +80,26 @@ CROSS JOIN laned ON laned.job IN (
 CROSS JOIN job ON job.seq = laned.job
 ORDER BY laned.rank, laned.due, laned.job
 
--- name: heads_of_line
--- The same of the lanes that the first jobs of a queue's line are in.
-SELECT
-    laned.job, laned.key, laned.running_limit, laned.rate, laned.per, laned.sequence, laned.place, laned.lane, laned.rank,
-    laned.due, laned.start_within, laned.weight, {OF_JOB}, (SELECT name FROM session WHERE session.seq = job.session)
-FROM (SELECT seq FROM job WHERE state = {READY} AND queue = ?1 ORDER BY priority DESC, due, seq LIMIT ?2) AS first
-CROSS JOIN laned AS its ON its.job = first.seq
-CROSS JOIN lane ON lane.queue = ?1 AND lane.key = its.key
-CROSS JOIN laned ON laned.job IN (
+-- name: laned_line
+-- The head of a queue's line, as `ready_line` reads it; which lanes these jobs are in, and where, with these lanes; and of each of these the
+-- first of its own line. (For databases where a statement takes longer than its rows.)
+SELECT {OF_JOB}, NULL,
+    its.job, its.key, its.running_limit, its.rate, its.per, its.sequence, its.place, its.lane, its.rank, its.due, its.start_within, its.weight,
+    lane.seq, lane.running_limit, lane.rate, lane.per, lane.sequence, unfinished, running, front, front_due, lane.turn, starts, forget_at,
+    lane.weight, served, round_at, lane.queue, lane.key,
+    next.job, next.key, next.running_limit, next.rate, next.per, next.sequence, next.place, next.lane, next.rank, next.due,
+    next.start_within, next.weight, {OF_FOLLOWER}, NULL
+FROM (
+    SELECT * FROM job WHERE state = {READY} AND queue = ?1 ORDER BY priority DESC, due, seq LIMIT ?2 /*skip*/
+) AS job
+LEFT JOIN laned AS its ON its.job = job.seq
+LEFT JOIN lane ON lane.queue = ?1 AND lane.key = its.key
+LEFT JOIN laned AS next ON next.job = (
     SELECT head.job FROM laned AS head
     WHERE head.lane = lane.seq AND head.place = {IN_LINE}
-    ORDER BY head.rank, head.due, head.job LIMIT ?3 /*array*/
+    ORDER BY head.rank, head.due, head.job LIMIT 1
 )
-CROSS JOIN job ON job.seq = laned.job
-ORDER BY laned.rank, laned.due, laned.job
+LEFT JOIN job AS follower ON follower.seq = next.job
 
 -- name: lane_new
 -- A lane's first job has come.
