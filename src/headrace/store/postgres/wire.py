@@ -46,11 +46,16 @@ class Wire:
             self.give_back()
 
     def run(self, statements: Statements, *, prepare: bool = True) -> list[PGresult]:
-        """Run statements, in order, in one round trip. Raises the first error, behind which none was run."""
+        """Run statements, in order, in one round trip. Raises the first error, behind which none was run.
+
+        One that need not be prepared is sent without a pipeline: that takes two thirds of the time.
+        """
         wire, names, new = self.pgconn, self._names if prepare else None, False
-        wire.enter_pipeline_mode()
-        for text, values in statements:
-            given, types, formats = encoded(values)
+        ready = [(text, *encoded(values)) for text, values in statements]
+        alone = len(ready) == 1 and (names is None or (ready[0][0], ready[0][2]) in names)
+        if not alone:
+            wire.enter_pipeline_mode()
+        for text, given, types, formats in ready:
             if names is None:
                 wire.send_query_params(text.encode(), given, types, formats, _BINARY)
                 continue
@@ -59,8 +64,9 @@ class Wire:
                 new, names[key] = True, b"headrace %d" % next(self._numbers)
                 wire.send_prepare(names[key], text.encode(), types)
             wire.send_query_prepared(names[key], given, formats, _BINARY)
-        wire.pipeline_sync()
-        results = self._results()
+        if not alone:
+            wire.pipeline_sync()
+        results = self._results(alone)
         for result in results:
             if result.status == _FAILED:
                 if new and names is not None:
@@ -68,7 +74,7 @@ class Wire:
                 raise error_from_result(result)
         return [result for result in results if result.command_status] if new else results  # not of what was prepared
 
-    def _results(self) -> list[PGresult]:
+    def _results(self, alone: bool) -> list[PGresult]:
         """The results of all that was sent; or up to the last word of a server that hangs up."""
         wire, results = self.pgconn, list[PGresult]()
         try:
@@ -82,6 +88,8 @@ class Wire:
                     self._poll.poll()
                     wire.consume_input()
                 if (result := wire.get_result()) is None:  # a statement has no more of them
+                    if alone:
+                        return results
                     continue
                 if result.status == _SYNC:
                     wire.exit_pipeline_mode()
