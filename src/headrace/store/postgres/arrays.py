@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from typing import Any
 
 _HEAD = struct.Struct(">iiIii")
@@ -36,9 +37,16 @@ def columns(kinds: str, rows: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
 
 def encoded(values: Sequence[Any]) -> tuple[list[bytes | None], tuple[int, ...], list[int]]:
     """Values as they are sent, with their types and formats. What is none has no type."""
-    found = [_ENCODERS.get(type(value), _OTHER) for value in values]
-    sent = [None if value is None else encode(value) for value, (_, _, encode) in zip(values, found, strict=True)]
-    return sent, tuple([kind for kind, _, _ in found]), [form for _, form, _ in found]
+    types, formats, encoders = _encoders(tuple(map(type, values)))
+    sent = [None if value is None else encode(value) for value, encode in zip(values, encoders, strict=True)]
+    return sent, types, formats
+
+
+@cache
+def _encoders(kinds: tuple[type, ...]) -> tuple[tuple[int, ...], list[int], list[Callable[[Any], bytes]]]:
+    """For values of these types: PostgreSQL's types, the formats, and what encodes each."""
+    found = [_ENCODERS.get(kind, _OTHER) for kind in kinds]
+    return tuple([kind for kind, _, _ in found]), [form for _, form, _ in found], [encode for _, _, encode in found]
 
 
 def _array(kind: int, encode: Callable[[list[Any]], Sequence[bytes]]) -> Callable[[list[Any]], bytes]:
