@@ -3,9 +3,8 @@
 -- the rules, and writes nothing, or takes it back with an error of its own.
 
 -- Wake those that a transaction concerns, which must have the lock {PUTS} of puts, shared: so none has gone to sleep since it looked.
-CREATE OR REPLACE FUNCTION {SCHEMA}.wake(
-    _queues text[], _workers bigint[], _ended text[], _stop bigint, _happened bigint
-) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION {SCHEMA}.wake(_queues text[], _workers bigint[], _ended text[], _stop bigint, _happened bigint)
+RETURNS void LANGUAGE plpgsql AS $$
 DECLARE woken bigint;
 BEGIN
     IF _stop <> 0 THEN
@@ -78,7 +77,7 @@ BEGIN
     IF EXISTS (SELECT 1 FROM {SCHEMA}.audience WHERE until > coalesce(_steady, _now)) THEN
         RAISE EXCEPTION USING ERRCODE = '{NOT_PLAIN}', MESSAGE = 'there is a subscriber to events';
     END IF;
-    IF EXISTS (SELECT 1 FROM {SCHEMA}.waiter WHERE armed) THEN
+    IF EXISTS (SELECT 1 FROM {SCHEMA}.waiter WHERE armed AND NOT is_full) THEN
         PERFORM {SCHEMA}.wake(array_agg(queue), array_agg(number), '{}', 0, 0) FROM (
             SELECT queue, sum(CASE WHEN run_at IS NULL AND delay = 0 THEN 1 ELSE {EVERYONE} END)::bigint AS number
             FROM unnest(_queues, _run_ats, _delays) AS new (queue, run_at, delay) GROUP BY queue
@@ -100,15 +99,10 @@ BEGIN
         _body, _options
     );
     locked := pg_advisory_xact_lock_shared({KEY}, {PUTS});
-    SELECT
-        EXISTS (SELECT 1 FROM {SCHEMA}.audience WHERE until > coalesce(_steady, _now)), EXISTS (SELECT 1 FROM {SCHEMA}.waiter WHERE armed)
+    SELECT EXISTS (SELECT 1 FROM {SCHEMA}.audience WHERE until > coalesce(_steady, _now)), EXISTS (SELECT 1 FROM {SCHEMA}.waiter WHERE armed AND NOT is_full)
     INTO heard, slept;
-    IF heard THEN
-        RAISE EXCEPTION USING ERRCODE = '{NOT_PLAIN}', MESSAGE = 'there is a subscriber to events';
-    END IF;
-    IF slept THEN
-        PERFORM {SCHEMA}.wake(ARRAY[_queue], ARRAY[CASE WHEN _run_at > _now THEN {EVERYONE} ELSE 1 END], '{}', 0, 0);
-    END IF;
+    IF heard THEN RAISE EXCEPTION USING ERRCODE = '{NOT_PLAIN}', MESSAGE = 'there is a subscriber to events'; END IF;
+    IF slept THEN PERFORM {SCHEMA}.wake(ARRAY[_queue], ARRAY[CASE WHEN _run_at > _now THEN {EVERYONE} ELSE 1 END], '{}', 0, 0); END IF;
 END $$;
 
 -- Settle what is simply done, promote what has fallen due, and take from the heads of some lines. The leases, by queue, after a first
@@ -164,16 +158,13 @@ BEGIN
         WHERE job.seq = given.seq AND job.token = given.token AND +job.session = own.seq AND +job.state = {RUNNING}
             AND job.flags & {HOOKED} = 0;
         GET DIAGNOSTICS moved = ROW_COUNT;
-        IF moved <> settles THEN
-            RAISE EXCEPTION USING ERRCODE = '{NOT_PLAIN}', MESSAGE = 'some of these leases are more than plain, or not held';
-        END IF;
+        IF moved <> settles THEN RAISE EXCEPTION USING ERRCODE = '{NOT_PLAIN}', MESSAGE = 'some leases are more than plain, or not held'; END IF;
         IF EXISTS (SELECT 1 FROM {SCHEMA}.waiter WHERE armed AND kind = {CLIENT}) THEN
             PERFORM {SCHEMA}.wake('{}', '{}', ARRAY(SELECT id FROM {SCHEMA}.job WHERE seq = ANY (_refs)), 0, 0);
         END IF;
     END IF;
     IF cardinality(_started) > 0 THEN
-        UPDATE {SCHEMA}.job SET flags = flags & ~{SPARE}
-        WHERE seq = ANY (_started) AND +session = own.seq AND +state = {RUNNING};
+        UPDATE {SCHEMA}.job SET flags = flags & ~{SPARE} WHERE seq = ANY (_started) AND +session = own.seq AND +state = {RUNNING};
     END IF;
     IF own.first_due <= _now AND cardinality(_queues) > 0 THEN  -- its own queues come first, each with its share
         UPDATE {SCHEMA}.job SET state = {READY} WHERE seq = ANY (ARRAY(
@@ -208,8 +199,7 @@ BEGIN
             END
         WHERE ctid = ANY (heads)
         RETURNING
-            -priority, due, seq, token, id, task, queue, body, options, data, attempts, crashes, max_crashes, created,
-            deferred_since, flags::bigint;
+            -priority, due, seq, token, id, task, queue, body, options, data, attempts, crashes, max_crashes, created, deferred_since, flags::bigint;
         GET DIAGNOSTICS moved = ROW_COUNT; taken := taken + moved;
     END LOOP;
     IF taken > 0 AND EXISTS (SELECT 1 FROM {SCHEMA}.expiry) THEN
