@@ -9,6 +9,7 @@ import time
 import zlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import cache
 from itertools import count
 from typing import Any, TypeAlias, TypeVar
 
@@ -27,13 +28,12 @@ from headrace.store.postgres.address import Address
 from headrace.store.postgres.arrays import Numbers, Texts
 from headrace.store.postgres.statements import PUTS, READING, RULES, SETS, WRITING
 from headrace.store.postgres.wire import Statement, Statements, Wire, rows_of
-from headrace.store.sql.transaction import Guards, Outdated, Transaction
+from headrace.store.sql.transaction import Ahead, Guards, Outdated, Transaction, Use, expect_nothing
 from headrace.values.clock import Clock
 from headrace.values.glob import as_regex
 
 T = TypeVar("T")
 Work: TypeAlias = "Callable[[PostgresTransaction], T]"
-Ahead: TypeAlias = Callable[[Transaction], None] | None
 
 ATTEMPTS = 10
 """So often a transaction that others were in the way of is repeated."""
@@ -138,12 +138,11 @@ class Database:
 
     def _give_back(self, wire: Wire) -> None:
         """Keep it for others if it is in order: work may have been interrupted at any point."""
-        status = wire.pgconn.transaction_status
-        if status in (pq.TransactionStatus.INTRANS, pq.TransactionStatus.INERROR):
+        pgconn = wire.pgconn
+        if pgconn.transaction_status in (pq.TransactionStatus.INTRANS, pq.TransactionStatus.INERROR):
             with suppress(psycopg.Error):
                 wire.run([("ROLLBACK", ())])
-            status = wire.pgconn.transaction_status
-        if status != pq.TransactionStatus.IDLE or wire.pgconn.pipeline_status != pq.PipelineStatus.OFF:
+        if pgconn.transaction_status != pq.TransactionStatus.IDLE or pgconn.pipeline_status != pq.PipelineStatus.OFF:
             wire.close()
         elif wire.give_back is not None:
             wire.give_back()
@@ -170,7 +169,7 @@ class Database:
 
     # -- transactions --
 
-    def write(self, work: Work[T], guards: Guards, keys: Sequence[str] = (), ahead: Ahead = None) -> T:
+    def write(self, work: Work[T], guards: Guards, keys: Sequence[str] = (), ahead: Ahead = expect_nothing) -> T:
         """Do some work, which reads this `ahead`, with the rules' lock, and before that the locks of unique keys."""
         locking: Statements = ()
         if keys:  # a twin in a caller's open transaction is waited for before this one has a lock that others wait for
@@ -181,7 +180,7 @@ class Database:
 
     def read(self, work: Work[T], guards: Guards) -> T:
         """Do some work in a transaction that reads: one consistent view, and no writer waits."""
-        return self._transact(self._begin_reading, READING, work, guards, None)
+        return self._transact(self._begin_reading, READING, work, guards, expect_nothing)
 
     def _transact(self, begin: Statements, texts: dict[str, str], work: Work[T], guards: Guards, ahead: Ahead) -> T:
         committing = False
@@ -190,8 +189,7 @@ class Database:
             nonlocal committing
             committing = False
             tx = PostgresTransaction(guards, self, wire, texts)
-            if ahead is not None:
-                ahead(tx)
+            ahead(tx)
             tx.begin(begin)
             answer = work(tx)
             if crashpoints.armed:
@@ -220,9 +218,14 @@ class Database:
 
     def function(self, name: str, values: tuple[Any, ...]) -> PGresult:
         """Call a function of the schema, in a transaction of its own."""
-        marks = ", ".join([f"${number}" for number in range(1, len(values) + 1)])
-        calls = [(f"SELECT {'* FROM ' * (name == 'exchange_plain')}{self.quoted}.{name}({marks})", values)]  # noqa: S608
+        calls = [(_call(self.quoted, name, len(values)), values)]
         return self.repeat(lambda: self.borrow(lambda wire: wire.run(calls)))[0]
+
+
+@cache
+def _call(schema: str, name: str, values: int) -> str:
+    marks = ", ".join([f"${number}" for number in range(1, values + 1)])
+    return f"SELECT {'* FROM ' * (name == 'exchange_plain')}{schema}.{name}({marks})"  # noqa: S608
 
 
 _MARK = re.compile(r"\bGLOB \?|\?")
@@ -249,7 +252,7 @@ class PostgresTransaction(Transaction):
         self._later: list[Statement] = []
         self._ahead: dict[str, tuple[tuple[Any, ...], PGresult | None]] = {}
         """By name: statements that will be asked for, their values, and their results if they have been run."""
-        self._last: list[tuple[Statement, Callable[[list[Any]], None]]] = []
+        self._last: list[tuple[Statement, Use]] = []
 
     def begin(self, statements: Statements) -> None:
         """One round trip: begin, take the locks, read the clock, and what is expected already."""
@@ -295,9 +298,7 @@ class PostgresTransaction(Transaction):
         self._ahead.setdefault(name, (values, None))
         return True
 
-    def hand_out(
-        self, rows: Sequence[tuple[Any, ...]], request: tuple[Any, ...], use: Callable[[list[Any]], None]
-    ) -> None:
+    def hand_out(self, rows: Sequence[tuple[Any, ...]], request: tuple[Any, ...], use: Use) -> None:
         self._last.append(((self._text("take_one"), arrays.columns(SETS["take_one"], rows)), use))
 
     def execute(self, name: str, values: tuple[Any, ...] = ()) -> None:

@@ -163,25 +163,17 @@ class Sleeper:
             self._arm()
 
     def wait(self, timeout: float | None) -> bool:
-        if self._pokes.taken() or timeout == 0:
-            return self._take_news()
         for pause in self._pauses(timeout):
-            if self._take_news() or (self._must_look() and self._arm_and_look()):
+            if self._must_look() and self._arm_and_look():
                 return True
             readable([self._pokes.reader], pause)
-            if self._pokes.taken():
-                break
         return self._take_news()
 
     async def wait_async(self, timeout: float | None) -> bool:
-        if self._pokes.taken() or timeout == 0:
-            return self._take_news()
         for pause in self._pauses(timeout):
-            if self._take_news() or (self._must_look() and await asyncio.to_thread(self._arm_and_look)):
+            if self._must_look() and await asyncio.to_thread(self._arm_and_look):
                 return True
             await areadable([self._pokes.reader], pause)
-            if self._pokes.taken():
-                break
         return self._take_news()
 
     def _must_look(self) -> bool:
@@ -211,9 +203,10 @@ class Sleeper:
         return news
 
     def _pauses(self, timeout: float | None) -> Iterator[float]:
+        """How long to sleep, again and again, until there is news, a poke, or no time left."""
         end = None if timeout is None else time.monotonic() + timeout
         pause = SHORTEST
-        while True:
+        while not self._pokes.taken() and not self._news:
             left = LOOK_SECONDS if end is None else end - time.monotonic()
             if left <= 0:
                 return

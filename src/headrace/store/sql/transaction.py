@@ -18,6 +18,10 @@ _FAIL = IfFailed.FAIL  # Python 3.11 takes ten times as long for a member of an 
 
 R = TypeVar("R")
 T = TypeVar("T")
+Use = Callable[[list[Any]], None]
+"""What is done with rows when they are there."""
+Ahead = Callable[["Transaction"], None]
+"""Expects what some work reads first."""
 
 EVERYONE = 1 << 30
 """All workers that serve a queue should look: its limit has changed, or a job will be due at a time that is news."""
@@ -101,9 +105,7 @@ class Transaction(ABC):
         """Whether this query goes along with the next one, as its rows will be asked for: that saves a round trip."""
         return False
 
-    def hand_out(
-        self, rows: Sequence[tuple[Any, ...]], request: tuple[Any, ...], use: Callable[[list[Any]], None]
-    ) -> None:
+    def hand_out(self, rows: Sequence[tuple[Any, ...]], request: tuple[Any, ...], use: Use) -> None:
         """Run `take_one` for each of these rows, and use those of `retake`: they may come with the commit."""
         self.change_many("take_one", rows)
         use(self.rows("retake", request))
@@ -235,6 +237,10 @@ def is_silent(tx: Transaction, session: Session) -> bool:
 # -- operations --------------------------------------------------------------------------------------
 
 
+def expect_nothing(_: Transaction) -> None:
+    """The work may read anything first."""
+
+
 class Step(Operation[T], Generic[T]):
     """An operation of one transaction.
 
@@ -260,8 +266,8 @@ class Step(Operation[T], Generic[T]):
         """It is one of several that write much."""
         self.keys: tuple[str, ...] = ()
         """Unique keys that it gives to jobs: where writers run side by side, others that do the same come first."""
-        self.ahead: Callable[[Transaction], None] | None = None
-        """Expects what it reads first: where each statement is a round trip, these are run as it begins."""
+        self.ahead: Ahead = expect_nothing
+        """Where each statement is a round trip, those that it expects are run as it begins."""
 
 
 class Steps(Operation[T], Generic[T]):
