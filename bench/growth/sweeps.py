@@ -70,7 +70,7 @@ class Idle:
         """Wait for a hint in vain, then look for work: both are sent together, as a waiter does."""
         driver = self.store.driver
         for line, session in zip(self.lines, sessions, strict=False):
-            wait = pack(b"BLPOP", self.store.keys.bell(session).encode(), b"0.001")
+            wait = pack(b"BLPOP", self.store.keys.bell(session).encode(), b"0.01")
             line.send_packed_command([wait, driver.packed(self.look(session, number))], check_health=False)
         for line, _ in zip(self.lines, sessions, strict=False):
             line.read_response()
