@@ -43,7 +43,7 @@ class Row:
 ROWS = {
     "enqueue": Row(10_000, 1.05, drained=False),
     "enqueue-many": Row(120_000, 1.05, drained=False),
-    "drain": Row(40_000, 1.05),
+    "drain": Row(120_000, 1.05),
     "lanes": Row(5_000, 1.10),
     "retries": Row(5_000, 1.10),
     "dependencies": Row(5_000, 1.10),
