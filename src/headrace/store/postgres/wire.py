@@ -52,7 +52,7 @@ class Wire:
         """
         wire, names, new = self.pgconn, self._names if prepare else None, False
         ready = [(text, *encoded(values)) for text, values in statements]
-        alone = len(ready) == 1 and (names is None or (ready[0][0], ready[0][2]) in names)
+        alone = len(ready) == 1 and (names is None or all((text, types) in names for text, _, types, _ in ready))
         if not alone:
             wire.enter_pipeline_mode()
         for text, given, types, formats in ready:
