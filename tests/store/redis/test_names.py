@@ -35,8 +35,10 @@ def test_an_empty_exchange_with_10_000_names_costs_a_few_commands(
     worker = Worker(store, clock)
     take = Take(NAMES, 8, 8, False)
     worker.exchange(take=take)  # the list is sent
-    assert len(commands(program, store, worker, take)) <= 40
-    assert len(commands(program, store, worker, Take(NAMES[17:] + NAMES[:17], 8, 0, True))) <= 40
+    assert len(commands(program, store, worker, take)) == 18
+    assert len(commands(program, store, worker, Take(NAMES[17:] + NAMES[:17], 8, 0, True))) == 18
+    store.run(store.put([new(f"{number}", queue=f"other {number}") for number in range(100)]))
+    assert len(commands(program, store, worker, take)) == 19, "which of those that have work are in the list"
     renewal = store.renew(worker.id)
     assert len(list(commands_inside_scripts(program, lambda: store.run(renewal), store))) <= 10
 
@@ -47,6 +49,20 @@ def test_an_exchange_costs_by_the_queues_that_have_work(store: RedisStore, clock
     worker.exchange(take=take)
     store.run(store.put([new(queue, queue=queue) for queue in NAMES[::1_000]]))
     assert len(commands(program, store, worker, take)) <= 120
+
+
+@pytest.mark.parametrize("others", [0, 1, 100, 101])
+def test_one_queue_of_a_list_is_found_among_others_that_have_work(
+    store: RedisStore, clock: ManualClock, others: int
+) -> None:
+    worker = Worker(store, clock)
+    jobs = [new(f"{number}", queue=f"other {number}") for number in range(others)]
+    store.run(store.put(jobs[: others // 2]))
+    store.run(store.put(jobs[others // 2 :]))
+    take = Take(NAMES, 5, 0, False)
+    assert not worker.exchange(take=take).leases
+    put(store, "mine", queue=NAMES[7_777])
+    assert [lease.id for lease in worker.exchange(take=take).leases] == ["mine"]
 
 
 def test_many_that_have_work_cost_no_more_than_what_is_taken(

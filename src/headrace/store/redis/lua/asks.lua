@@ -68,12 +68,24 @@ function asks.note_exchange(session, request, verdicts, given, hungry, unfinishe
   call('HSET', session.key, unpack(values))
 end
 
--- Whether a take of plain names finds nothing: no ready jobs, and no dependents to release. What is read of the first queue's row is
--- kept for the take: most find something there.
+-- Whether none of the queues in a list has ready jobs. Nil: too many others have some to say so here.
+function asks.none_ready(list)
+  local key, ready = patterns.list_asked_for(list), call('ZRANGE', READY_QUEUES, 0, HINTS_AT_MOST)
+  for _, place in ipairs(ready[1] and call('ZMSCORE', key, unpack(ready)) or {}) do
+    if place then return nil end
+  end
+  return #ready <= HINTS_AT_MOST
+end
+
+-- Whether a take of plain names, or of a list of them, finds nothing: no ready jobs, and no dependents to release. What is read of the
+-- first queue's row is kept for the take: most find something there.
 function asks.finds_nothing(session, ask)
   local names = ask and ask.names or {}
   if not names[1] or ask.slots == 0 or session.expired or session.unfinished ~= '' or #names > HINTS_AT_MOST then
     return false
+  end
+  if #names == 1 and patterns.list_key(names[1]) then
+    return asks.none_ready(names[1]) and call('EXISTS', RELEASING) == 0
   end
   local keys = { RELEASING, PREFIX .. 'line:' .. names[1] }
   for i, name in ipairs(names) do

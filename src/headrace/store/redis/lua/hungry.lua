@@ -10,6 +10,20 @@ local function is_pattern(name)
   return name:find('[*?%[]') ~= nil
 end
 
+-- Where a list is kept, if this is one.
+function patterns.list_key(name)
+  return #name == 42 and name:find('^%[=%x+$') and PREFIX .. 'names:' .. name:sub(3) or nil
+end
+
+-- The same for one whose session asks for it: it must be there.
+function patterns.list_asked_for(name)
+  local key = patterns.list_key(name)
+  if key and not check_type(key, 'zset') then
+    fail('NAMES', name)
+  end
+  return key
+end
+
 local function check_hungry(names)
   for _, name in ipairs(names) do
     check_type(PREFIX .. 'hungry:' .. name, 'zset')

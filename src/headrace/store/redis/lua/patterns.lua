@@ -6,20 +6,6 @@ makers[patterns] = function()
   patterns.parsed, patterns.known = {}, {}
   patterns.FEW, patterns.PIECE = 1000, 250
 
-  -- Where a list is kept, if this is one.
-  function patterns.list_key(name)
-    return #name == 42 and name:find('^%[=%x+$') and PREFIX .. 'names:' .. name:sub(3) or nil
-  end
-
-  -- The same for one whose session asks for it: it must be there.
-  function patterns.list_asked_for(name)
-    local key = patterns.list_key(name)
-    if key and not check_type(key, 'zset') then
-      fail('NAMES', name)
-    end
-    return key
-  end
-
   -- Looks up which of some names are in a list, in one go.
   function patterns.learn(list, names)
     local key = patterns.list_key(list)
