@@ -203,3 +203,32 @@ def test_jobs_that_take_less_than_a_millisecond_keep_one_thread_awake() -> None:
         pump.run()
     assert len(awake) == 5_000
     assert max(awake[-1_000:]) == 1
+
+
+@pytest.mark.parametrize("url", ["sqlite", "redis"], indirect=True)
+def test_a_busy_pump_listens_once_per_exchange(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before its jobs start. Once they run, it waits for the interpreter each time that it has let it go."""
+    counted: list[str] = []
+    with closing(Headrace(url)) as app:
+
+        @app.task(name="noop")
+        def noop() -> None: ...
+
+        app.store.run(app.store.open(SessionInfo(id="s", name="s", timeout=15_000)))
+        app.enqueue_many([noop.call() for _ in range(2_000)])
+        with closing(Pump(app, "s", queues=["default"], slots=8, burst=True)) as pump:
+            send, wait = pump._send, pump._waiter.wait
+
+            def counted_send(outcomes: Sequence[Outcome], take: Take | None) -> ExchangeReply:
+                counted.append("exchange")
+                return send(outcomes, take)
+
+            def counted_wait(timeout: float | None) -> bool:
+                counted.extend(["look"] if timeout == 0 else [])
+                return wait(timeout)
+
+            monkeypatch.setattr(pump, "_send", counted_send)
+            monkeypatch.setattr(pump._waiter, "wait", counted_wait)
+            pump.run()
+    at_the_end = 2
+    assert counted.count("look") <= counted.count("exchange") + at_the_end

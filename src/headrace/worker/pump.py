@@ -158,8 +158,6 @@ class Pump:
             if self._wants_more or leases.ripe():
                 self._exchange()
                 if self._wants_more or leases.outcomes or leases.stopping:
-                    if leases.ahead.urgent_at == math.inf:
-                        self._renewals.news = self._listen(0) or self._renewals.news
                     continue
             if self._tick_has_come():
                 continue
@@ -219,8 +217,8 @@ class Pump:
         ahead.exchanged(time.monotonic() - begun, len(reply.leases))
         ahead.rested(leases.idle())
         ahead.replied({lease.priority for lease in reply.leases})
-        # Rings are heard before the jobs start: a line of quick ones would be done before the pump goes on.
-        news = above is not None and self._listen(0)
+        # Heard before the jobs start: a line of quick ones would be done before the pump goes on.
+        news = not leases.closed and self._listen(0)
         self._renewals.news = news or self._renewals.news
         self._apply_reply(outcomes, take, reply)
         self._wants_more = self._wants_more or (news and leases.room > 0)
