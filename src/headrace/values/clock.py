@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import Protocol
 
 
@@ -16,21 +17,20 @@ class Clock(Protocol):
         """Time that passes evenly, through suspension too, and never jumps."""
 
 
+if hasattr(time, "CLOCK_BOOTTIME"):
+    _steady_ns = partial(time.clock_gettime_ns, time.CLOCK_BOOTTIME)
+else:  # macOS: its monotonic clock is the closest there is
+    _steady_ns = partial(time.monotonic_ns)
+
+
 class SystemClock:
     """The machine's own clocks."""
 
     def now(self) -> int:
         return time.time_ns() // 1_000_000
 
-    if hasattr(time, "CLOCK_BOOTTIME"):
-
-        def steady(self) -> int:
-            return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
-
-    else:  # macOS: its monotonic clock is the closest there is
-
-        def steady(self) -> int:
-            return time.monotonic_ns() // 1_000_000
+    def steady(self) -> int:
+        return _steady_ns() // 1_000_000
 
 
 class ManualClock:

@@ -10,6 +10,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from itertools import repeat, starmap
 from typing import TYPE_CHECKING, Any
 
 from headrace import crashpoints
@@ -233,11 +234,11 @@ class Leases:
 
         As long as there is time for a round trip each, none waits: what waits runs again should this process be killed.
         """
+        if not self.outcomes:
+            return False
         ahead = self.ahead
-        in_hand = len(self.waiting) + len(self.running)
-        return bool(self.outcomes) and (
-            ahead.calm or in_hand <= self.slots or ahead.hurried or time.monotonic() >= ahead.due_at
-        )
+        few = len(self.waiting) + len(self.running) <= self.slots
+        return few or ahead.calm or ahead.hurried or time.monotonic() >= ahead.due_at
 
     def idle(self) -> float:
         """For how many seconds there has been nothing to run since the last outcome."""
@@ -409,7 +410,7 @@ class Leases:
         self.outcomes.extend(outcomes)
 
     def take_outcomes(self, most: int) -> list[Outcome]:
-        return [self.outcomes.popleft() for _ in range(min(len(self.outcomes), most))]
+        return list(starmap(self.outcomes.popleft, repeat((), min(len(self.outcomes), most))))
 
     def started_spares(self) -> list[Ref]:
         """Spare leases that have been running for a while: no longer spare, should this process die."""

@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from headrace.errors import Timeout
+from headrace.records import Outcome
 from headrace.worker.executors import line_up
 from headrace.worker.outcomes import SILENT, TIMED_OUT, conclude
 from headrace.worker.run import Run, perform
@@ -27,6 +28,8 @@ LATELY = 8
 """About so many jobs tell whether jobs are quick."""
 SLOW = 1.1
 """Milliseconds that slow jobs count as, so that a quick one may be the first of many."""
+HARDLY = 0.01
+"""Milliseconds: the average of quick jobs need not be known more exactly."""
 MANY = 1_000
 """When so many jobs end in a second, they may be quick: one thread tries."""
 
@@ -134,7 +137,7 @@ class ThreadExecutor:
 
     def _work(self) -> None:
         leases = self._leases
-        line = self._line
+        line, asleep, threads = self._line, self._asleep, self._threads
         steady = leases.steady
         resources = self._resources
         me = threading.get_ident()
@@ -163,15 +166,20 @@ class ThreadExecutor:
                     run.thread = None
                 outcome = outcome or conclude(run, late)
             leases.end(run, outcome)
-            was_alone, alone = alone, len(self._asleep) == len(self._threads) - 1
-            if alone and was_alone and outcome.began is not None and outcome.ended is not None:
-                self._took = min(self._took + (outcome.ended - outcome.began - self._took) / LATELY, SLOW)
+            was_alone, alone = alone, len(asleep) == len(threads) - 1
+            if alone and was_alone and (self._took > HARDLY or outcome.ended != outcome.began):
+                self._learn(outcome)
             if self._took >= 1:
                 if line:
                     self._wake(1)
             elif not alone:
                 self._rest(nap)
                 alone = self._one_is_awake()
+
+    def _learn(self, outcome: Outcome) -> None:
+        """How long a job took that ran alone."""
+        if outcome.began is not None and outcome.ended is not None:
+            self._took = min(self._took + (outcome.ended - outcome.began - self._took) / LATELY, SLOW)
 
     def _one_is_awake(self) -> bool:
         return len(self._asleep) == len(self._threads) - 1
