@@ -5,35 +5,38 @@
     python -m bench.cost /tmp/before . --rows drain,lanes
     python -m bench.cost --headers .     jobs with headers beside plain ones, in one version
 
-The versions take turns row by row, as a machine's speed changes within seconds. Each run has a fresh store. `enqueue`
-and `enqueue-many` are what the process that puts the jobs measures of itself: so many that SQLite copies its log more
-than once in either version. The other rows have one `headrace worker --burst` process drain them; what that costs with
-next to no jobs is subtracted.
+A process of each version puts jobs and drains them, on a store of its own. Both stay alive, and take turns within a
+second, five times per pair: a machine's speed changes more from second to second than the bars allow. The worker runs
+inside the process (`app.worker`), and what it takes with nothing to do is subtracted.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import resource
 import statistics
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 from bench.tools import Report
 from store.redis.servers import Server
 
+TURNS = 5
+"""So often the versions take turns in each pair."""
+
 
 @dataclass(frozen=True)
 class Row:
-    """How many calls, and what they may cost as a share of what they did cost."""
+    """How many calls in each turn, and what they may cost as a share of what they did cost."""
 
     calls: int
     bar: float
@@ -41,22 +44,22 @@ class Row:
 
 
 ROWS = {
-    "enqueue": Row(10_000, 1.05, drained=False),
-    "enqueue-many": Row(120_000, 1.05, drained=False),
-    "drain": Row(120_000, 1.05),
-    "lanes": Row(5_000, 1.10),
-    "retries": Row(5_000, 1.10),
-    "dependencies": Row(5_000, 1.10),
+    "enqueue": Row(1_000, 1.05, drained=False),
+    "enqueue-many": Row(10_000, 1.05, drained=False),
+    "drain": Row(20_000, 1.05),
+    "lanes": Row(2_000, 1.10),
+    "retries": Row(2_000, 1.10),
+    "dependencies": Row(2_000, 1.10),
 }
 APP = """
-import os
 import sys
 import time
 
 from headrace import Backoff, Headrace
 
-app = Headrace(os.environ["COST_STORE"])
+app = Headrace(sys.argv[1])
 failed = set()
+sys.setswitchinterval(0.001)  # as worker processes do
 
 
 @app.task(name="noop")
@@ -72,7 +75,10 @@ def fails_once(number: int) -> None:
 
 
 def put(row: str, numbers: range) -> None:
-    if row == "lanes":
+    if row == "enqueue":
+        for number in numbers:
+            noop.enqueue(number)
+    elif row == "lanes":
         app.enqueue_many([noop.using(lane=f"lane {number % 100}", limit=10).call(number) for number in numbers])
     elif row == "retries":
         app.enqueue_many([fails_once.call(number) for number in numbers])
@@ -85,104 +91,116 @@ def put(row: str, numbers: range) -> None:
         app.enqueue_many([noop.call(number) for number in numbers])
 
 
-if __name__ == "__main__":
-    row, calls = sys.argv[1], int(sys.argv[2])
-    put("drain", range(2))  # connects
+for line in sys.stdin:
     began = time.process_time()
-    if row == "enqueue":
-        for number in range(calls):
-            noop.enqueue(number)
+    row, first, end = line.split()
+    if row == "run":
+        app.worker().run_until_empty()
     else:
-        for begin in range(0, calls, 1000):
-            put(row, range(begin, min(begin + 1000, calls)))
-    print(time.process_time() - began)
+        for begin in range(int(first), int(end), 1000):
+            put(row, range(begin, min(begin + 1000, int(end))))
+    print(time.process_time() - began, flush=True)
 """
-WORKER = ("-m", "headrace", "worker", "cost_app:app", "--burst", "--processes", "1")
 
 
-@dataclass(frozen=True)
 class Place:
-    """A version of headrace with an app, and a fresh store."""
+    """A process of one version, with a store that it has to itself. `server`: the one that has it; None: a file."""
 
-    tree: Path
-    folder: Path
-    url: str
-
-    def run(self, *arguments: str) -> str:
-        """What a process prints."""
-        paths = f"{self.tree / 'src'}{os.pathsep}{self.folder}"
-        environment = {**os.environ, "PYTHONPATH": paths, "COST_STORE": self.url}
-        command = [sys.executable, *arguments]
-        done = subprocess.run(
-            command, env=environment, cwd=self.folder, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    def __init__(self, tree: Path, folder: Path, server: Any = None) -> None:
+        self.server = server
+        self._client = None if server is None else server.client()
+        self._numbers = count()
+        (folder / "cost_app.py").write_text(APP, encoding="utf-8")
+        url = f"sqlite:///{folder}/jobs.db" if server is None else f"{server.url}?ns=cost"
+        command = [sys.executable, "cost_app.py", url]
+        environment = {**os.environ, "PYTHONPATH": str(tree / "src")}
+        self._process = subprocess.Popen(
+            command,
+            env=environment,
+            cwd=folder,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
         )
-        return done.stdout.decode()
 
-    def put(self, row: str, calls: int) -> float:
-        """CPU seconds of the puts."""
-        return float(self.run("cost_app.py", row, str(calls)))
+    def _ask(self, row: str, calls: int = 0) -> dict[str, float]:
+        """CPU seconds of the process, and of its server with the commands that it ran."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        before = self._info()
+        first = next(self._numbers) * 1_000_000
+        print(row, first, first + calls, file=self._process.stdin, flush=True)
+        answer = self._process.stdout.readline()
+        if not answer:
+            raise RuntimeError(f"The process has ended: {self._process.wait()}")
+        used = {what: value - before[what] for what, value in self._info().items()}
+        return {PROCESS: float(answer), **used}
 
-    def drain(self) -> float:
-        """CPU seconds of a worker."""
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        self.run(*WORKER)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    def _info(self) -> dict[str, float]:
+        if self._client is None:
+            return {}
+        info = self._client.info()
+        return {SERVER: info["used_cpu_user"] + info["used_cpu_sys"], COMMANDS: info["total_commands_processed"]}
 
+    def turn(self, name: str, row: Row) -> dict[str, float]:
+        """What a row takes, once: less what a worker takes that finds nothing."""
+        put, ran = self._ask(name, row.calls), self._ask("run")
+        if not row.drained:
+            return put
+        idle = self._ask("run")
+        return {what: value - idle[what] for what, value in ran.items()}
 
-@contextmanager
-def place(tree: Path, url: str | None = None) -> Iterator[Place]:
-    """On a server, or on a SQLite file."""
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "cost_app.py").write_text(APP, encoding="utf-8")
-        yield Place(tree, Path(folder), url or f"sqlite:///{folder}/jobs.db")
-
-
-def idle_worker(tree: Path, url: str | None = None) -> float:
-    """CPU seconds of a worker that has next to nothing to do."""
-    with place(tree, url) as here:
-        here.put("drain", 0)
-        return here.drain()
-
-
-def on_sqlite(tree: Path, name: str, row: Row) -> Iterator[tuple[str, float]]:
-    least = idle_worker(tree) if row.drained else 0.0
-    with place(tree) as here:
-        put = here.put(name, row.calls)
-        yield f"{name}: SQLite", here.drain() - least if row.drained else put
-
-
-def on_redis(tree: Path, name: str, row: Row) -> Iterator[tuple[str, float]]:
-    with closing(Server()) as server, server.client() as client, place(tree, f"{server.url}?ns={name}") as here:
-        least = idle_worker(tree, f"{server.url}?ns=idle") if row.drained else 0.0
-        if row.drained:
-            here.put(name, row.calls)
-        before = client.info()
-        process = here.drain() - least if row.drained else here.put(name, row.calls)
-        after = client.info()
-    cpu = sum(after[each] - before[each] for each in ("used_cpu_user", "used_cpu_sys"))
-    yield f"{name}: Redis, process", process
-    yield f"{name}: Redis, server", cpu
-    yield f"{name}: Redis, process and server", process + cpu
-    commands = after["total_commands_processed"] - before["total_commands_processed"]
-    yield f"{name}: {COMMANDS}", commands / row.calls * 1_000
+    def close(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+        if self._client is not None:
+            self._client.close()
 
 
-PARTS = ("Redis, process", "Redis, server")
-"""What has no bar of its own."""
-COMMANDS = "Redis, commands per 1,000 jobs"
+PROCESS, SERVER = "process", "server"
+COMMANDS = "commands per 1,000 jobs"
 SLACK = 20
 """So many commands more per 1,000 jobs are no matter: a batch of that many takes a dozen or two."""
 
 
-def measure(trees: Sequence[Path], rows: Mapping[str, Row]) -> dict[Path, dict[str, float]]:
-    """Each row in one version right after the other."""
-    found: dict[Path, dict[str, float]] = {tree: {} for tree in trees}
-    for name, row in rows.items():
-        for on_store in (on_sqlite, on_redis):
-            for tree in trees:
-                found[tree] |= on_store(tree, name, row)
+@contextmanager
+def place(tree: Path, store: str) -> Iterator[Place]:
+    """On a file, or on a server of its own."""
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        server = None
+        if store == "Redis":
+            server = Server()
+            stack.callback(server.close)
+        here = Place(tree, Path(folder), server)
+        stack.callback(here.close)
+        yield here
+
+
+def pairs_of(trees: Sequence[Path], names: Sequence[str], row: Row, store: str, pairs: int) -> dict[str, list[Pair]]:
+    """What a row costs in two versions, or two rows in one, by what is measured."""
+    found: dict[str, list[Pair]] = {}
+    with ExitStack() as stack:
+        places = [stack.enter_context(place(tree, store)) for tree in trees]
+        for here, name in zip(places, names, strict=True):
+            here.turn(name, row)  # connects, and warms up
+        for number in range(pairs):
+            sums: list[dict[str, float]] = [{}, {}]
+            for turn in range(TURNS):
+                for side in (0, 1) if (number + turn) % 2 else (1, 0):
+                    for what, value in places[side].turn(names[side], row).items():
+                        sums[side][what] = sums[side].get(what, 0.0) + value
+            for what in sums[0]:
+                found.setdefault(what, []).append((sums[0][what], sums[1][what]))
+            if SERVER in found:
+                both = tuple(each[PROCESS] + each[SERVER] for each in sums)
+                found.setdefault(f"{PROCESS} and {SERVER}", []).append((both[0], both[1]))
     return found
+
+
+Pair = tuple[float, float]
+"""Before, and now."""
 
 
 def arguments() -> argparse.Namespace:
@@ -201,38 +219,31 @@ def arguments() -> argparse.Namespace:
 
 def main() -> int:
     asked = arguments()
-    before, now = asked.trees[0].resolve(), asked.trees[-1].resolve()
-    rows = {name: ROWS[name] for name in asked.rows.split(",")}
-    if asked.headers:
-        rows = {"drain": ROWS["drain"], "headers": Row(ROWS["drain"].calls, 1 / 0.95)}
-    pairs: dict[str, list[tuple[float, float]]] = {}
-    for number in range(asked.pairs):
-        if asked.headers:
-            found = measure([now], dict(reversed(rows.items())) if number % 2 else rows)[now]
-            plain = {what.replace("drain:", "headers:"): value for what, value in found.items() if "drain:" in what}
-            pair = {what: (plain[what], value) for what, value in found.items() if what.startswith("headers")}
-        else:
-            by_tree = measure((before, now) if number % 2 else (now, before), rows)
-            pair = {what: (by_tree[before][what], value) for what, value in by_tree[now].items()}
-        for what, values in pair.items():
-            pairs.setdefault(what, []).append(values)
-            print(f"  pair {number + 1}, {what}: {values[1] / values[0]:.3f}", file=sys.stderr, flush=True)
+    trees = [tree.resolve() for tree in (asked.trees[0], asked.trees[-1])]
     against = "jobs without headers" if asked.headers else "the version before"
     report = Report(f"The cost of a job as a share of {against}: medians of {asked.pairs} pairs")
-    for what, values in pairs.items():
-        add(report, what, rows[what.partition(":")[0]], values)
+    rows: Mapping[str, Row] = {name: ROWS[name] for name in asked.rows.split(",")}
+    if asked.headers:
+        rows = {"headers": Row(ROWS["drain"].calls, 1 / 0.95)}
+    for name, row in rows.items():
+        names = ("drain" if asked.headers else name, name)
+        for store in ("SQLite", "Redis"):
+            for what, pairs in pairs_of(trees, names, row, store, asked.pairs).items():
+                add(report, f"{name}: {store}", what, row, pairs)
     return report.show()
 
 
-def add(report: Report, what: str, row: Row, pairs: list[tuple[float, float]]) -> None:
+def add(report: Report, where: str, what: str, row: Row, pairs: list[Pair]) -> None:
     """One line: a share, or how many commands beside how many there were."""
-    if what.endswith(COMMANDS):
-        before, now = (statistics.median(values) for values in zip(*pairs, strict=True))
+    if what == COMMANDS:
+        before, now = (statistics.median(values) / row.calls / TURNS * 1_000 for values in zip(*pairs, strict=True))
         what = f"{what} (were {before:,.0f}; {row.bar - 1:.0%} and {SLACK} more are allowed)"
-        report.add(what, now, "", before * row.bar + SLACK, at_most=True)
+        report.add(f"{where}, {what}", now, "", before * row.bar + SLACK, at_most=True)
     else:
-        bar = None if what.endswith(PARTS) else row.bar
-        report.add(what, statistics.median(now / before for before, now in pairs), "x", bar, at_most=True)
+        is_part = what == SERVER or (what == PROCESS and where.endswith("Redis"))
+        shares = [now / before for before, now in pairs]
+        what = f"{where}, {what}, of {min(shares):.2f} to {max(shares):.2f}"
+        report.add(what, statistics.median(shares), "x", None if is_part else row.bar, at_most=True)
 
 
 if __name__ == "__main__":
