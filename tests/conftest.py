@@ -5,6 +5,7 @@ import gc
 import os
 import re
 import resource
+import signal
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -27,6 +28,10 @@ MARKED_BY = {
 
 
 NEED_SERVERS = ("tests/dialects", "tests/store/postgres", "tests/store/redis", "tests/worker")
+
+# A shell that starts a run in the background has it ignore Ctrl-C, and so would every process that the tests interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 gc.disable()  # Tests are hundreds of thousands of objects that stay: to go through them takes half of the collection.
 
