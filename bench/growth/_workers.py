@@ -79,7 +79,7 @@ class Scene:
 
     def noted(self) -> list[tuple[int, float]]:
         """The numbers of jobs, and when they started, as they wrote it down."""
-        lines = self.notes.read_text(encoding="utf-8").splitlines()
+        lines = self.notes.read_text(encoding="utf-8").split("\n")[:-1]  # the last may be half written
         return [(int(number), float(at)) for number, at in map(str.split, lines)]
 
 

@@ -42,7 +42,8 @@ def leases() -> Iterator[Leases]:
     [
         (0, 0.0, False),  # nothing is known yet
         (400, 0.001, False),
-        (400, 0.002, True),  # a store that is further away
+        (400, 0.002, False),  # beside other processes, or further away
+        (400, 0.003, True),
         (50_000, 0.0003, True),
     ],
 )

@@ -45,8 +45,9 @@ STUCK_SECONDS = 0.1
 """A lease that could not start for this long goes back."""
 WINDOW_SECONDS = 0.02
 """The pace is that of about this much work."""
-CALM = 0.5
-"""Outcomes wait for company when round trips for each of them would take more than this share of the time."""
+CALM = 1.0
+"""Outcomes wait for company when round trips for each of them would take more than this share of the time: all of it.
+Until then those that end during a round trip are company enough for each other."""
 
 
 class Lookahead:
