@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from conformance.helpers import Worker, new, outcome, put
-from headrace.records import Filter, Kind, State
+from headrace.records import Filter, Kind, Lane, Lease, State
 from headrace.store.paging import pages
 from headrace.store.redis.store import RedisStore
 from headrace.store.stats import DAY
@@ -103,6 +103,31 @@ def test_a_batch_of_ended_jobs_is_summed_up_with_two_commands(
     day = f"stat:{clock.now() // DAY}:default"
     settled = commands(program, store, lambda: worker.exchange(outcomes))
     assert [command for command in settled if "stat" in command] == [f"HMGET {day}", f"HSET {day}"]
+
+
+# -- jobs with more to them --
+
+
+def test_what_is_kept_of_jobs_in_lanes_is_read_in_one_go(store: RedisStore, clock: ManualClock, program: str) -> None:
+    worker = Worker(store, clock)
+
+    def put_and_take(number: int) -> list[Lease]:
+        lanes = [Lane(key=f"lane {i}", limit=2) for i in range(number)]
+        store.run(store.put([new(f"{number}.{i}", lane=lane) for i, lane in enumerate(lanes)]))
+        return worker.take(number)
+
+    def of(found: list[str], *wanted: str) -> int:
+        return sum(command in wanted for command in found)
+
+    def settle(leases: list[Lease]) -> None:
+        found = commands(program, store, lambda: worker.exchange([outcome(lease) for lease in leases]))
+        assert of(found, "HMGET more", "HGET more") == 1
+        assert of(found, "HMGET job", "HGET job") == 1
+        assert len(found) < 30 + 5 * len(leases)
+
+    few, many = put_and_take(2), put_and_take(20)
+    settle(few)
+    settle(many)
 
 
 # -- listing --

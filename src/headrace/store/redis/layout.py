@@ -97,6 +97,7 @@ _VALUES: dict[str, int | str] = {
     **{f"V_{verdict.name}": verdict for verdict in Verdict},
     "HEAD_FORMAT": lua_format(HEAD), "HEAD_SIZE": calcsize(python_format(HEAD)),
     "RUN_FORMAT": lua_format(RUN_PART), "RUN_SIZE": calcsize(python_format(RUN_PART)),
+    "STORY_FORMAT": ">BHc0Hc0Ic0Ic0Ic0ddI6",
     "DUE_AT": place("due"), "CREATED_AT": place("created"), "ARRIVAL_AT": place("arrival"),
     "LENGTH_AT": place("length"),
     "CANCELLING": CANCELLING, "SPARE": SPARE, "HISTORY": HISTORY, "HAS_KEY": UNIQUE, "HAS_OPTIONS": OPTIONS,

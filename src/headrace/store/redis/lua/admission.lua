@@ -22,7 +22,7 @@ end
 local function leave_state(job)
   local state = job.state
   count(job.queue, state, -1)
-  if band(job.flags, MORE) ~= 0 then
+  if has_lane(job) then
     lanes.leave(job)
   end
   if state == READY then
@@ -50,7 +50,7 @@ local function leave_state(job)
     end
   else
     index('state:blocked', job, false)
-    if band(job.flags, MORE) ~= 0 then
+    if more_of(job).barred then
       barring.clear(job)
     end
   end
@@ -99,7 +99,7 @@ end
 
 -- Its time has come: in line, or in the line of its lane.
 local function stand_in_line(job)
-  if band(job.flags, MORE) == 0 or not lanes.enter(job) then
+  if not has_lane(job) or not lanes.enter(job) then
     stand(job)
   end
 end
@@ -107,8 +107,10 @@ end
 -- Where every job goes that wants to run: it waits for other jobs, for its place in a sequence, for its time, or in line.
 local function wait_in_line(job)
   if band(job.flags, MORE) ~= 0 then
-    expiring.begin(job, job.due)
-    if relations.hold(job) or lanes.hold(job) then
+    if more_of(job).expires then
+      expiring.begin(job, job.due)
+    end
+    if relations.hold(job) or has_lane(job) and lanes.hold(job) then
       return
     end
   end
@@ -146,10 +148,17 @@ local function finish(job, state, finished)
   end
   plan.ended[#plan.ended + 1] = job.id
   change(job)
-  if is_end and band(job.flags, MORE) ~= 0 then
-    relations.ended(job)
+  local more = is_end and more_of(job) or {}
+  if more.precedes then
+    relations.ended(job, more)
+  end
+  if more.lane then
     lanes.ended(job)
+  end
+  if more.schedule then
     schedules.job_ended(job)
+  end
+  if more.expires then
     expiring.stop(job)
   end
 end
@@ -157,7 +166,7 @@ end
 -- All trace of a job.
 local function remove(job)
   stats.gone(job.queue, job.created, job.state >= DONE and job.finished or nil)
-  if band(job.flags, MORE) ~= 0 and job.state < DONE then
+  if job.state < DONE and more_of(job).schedule then
     schedules.job_ended(job)
   end
   if job.state == RUNNING then
@@ -167,7 +176,7 @@ local function remove(job)
       append(plan.held_out, PREFIX .. 'held:' .. session, job.id)
       plan.tell[session] = true
     end
-    if band(job.flags, MORE) ~= 0 then
+    if has_lane(job) then
       lanes.stopped(job)
     end
   else
@@ -205,8 +214,10 @@ local function remove(job)
       index('schedule:' .. more.schedule, job, false)
     end
     relations.removed(job)
-    if job.state < DONE then
+    if job.state < DONE and more.lane then
       lanes.ended(job)
+    end
+    if job.state < DONE and more.expires then
       expiring.stop(job)
     end
     plan.more[job.id] = false

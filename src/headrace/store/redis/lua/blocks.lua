@@ -13,19 +13,8 @@ makers[barring] = function()
     return task
   end
 
-  -- Whether any task is blocked.
-  function barring.is_on()
-    if barring.on == nil then
-      barring.on = not absent[barring.key] and check_type(barring.key, 'hash')
-    end
-    return barring.on
-  end
-
   -- Whether a job can't be handed out.
   function barring.stops(job)
-    if not barring.is_on() then
-      return false
-    end
     local task = barring.task_of(job)
     if barring.known[task] == nil then
       barring.known[task] = call('HGET', barring.key, task) ~= false

@@ -10,19 +10,15 @@ makers[expiring] = function()
     plan.index.expiring[job.id] = at
   end
 
-  -- A job waits, and is due then, unless it waits for other jobs.
+  -- A job that expires waits, and is due then, unless it waits for other jobs.
   function expiring.begin(job, due)
     local expires = more_of(job).expires
-    if expires then
-      expiring.note(job, expires.at or not relations.waits(job) and due + expires.after)
-    end
+    expiring.note(job, expires.at or not relations.waits(job) and due + expires.after)
   end
 
-  -- A job waits no more.
+  -- It waits no more.
   function expiring.stop(job)
-    if more_of(job).expires then
-      expiring.note(job, false)
-    end
+    expiring.note(job, false)
   end
 
   -- It has started, or was revived.

@@ -10,7 +10,6 @@
 --          I data, I result, I error, d progress, d of total, I6 deferred since
 --@include prelude
 
-local STORY_FORMAT = '>BHc0Hc0Ic0Ic0Ic0ddI6'
 local STORY_SIZE = 39
 local PLACES, FAILED_PLACES, RUN_LINES, RUNS_KEPT = 250, 150, 1000, 50
 
@@ -95,6 +94,7 @@ local plan
 -- Records by ids as they are, or as a plan will have them; false where there is no job. Parsed only when need be.
 local raw = {}
 local seen = {}
+local loads = {} -- lists of the ids of these, as they were loaded, until `more_of` goes through them
 
 local function load_many(ids)
   local missing, n = {}, 0
@@ -106,6 +106,7 @@ local function load_many(ids)
       missing[n] = id
     end
   end
+  loads[#loads + 1] = missing
   local records = read_many('HMGET', JOB, missing)
   for i = 1, n do
     raw[missing[i]] = records[i]

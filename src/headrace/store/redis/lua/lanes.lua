@@ -44,14 +44,14 @@ makers[lanes] = function()
 
   -- The lane of a job, if it is in one, and what the job says about it.
   function lanes.of(job)
-    if band(job.flags, MORE) == 0 then
-      return nil
-    end
     local wanted = more_of(job).lane
     if type(wanted) ~= 'table' or type(wanted.key) ~= 'string' then
       return nil
     end
-    return lanes.at(lanes.name(job.queue, wanted.key)), wanted
+    if job.lane_wanted ~= wanted or job.lane_queue ~= job.queue then -- it is asked for several times
+      job.lane_wanted, job.lane_queue, job.lane = wanted, job.queue, lanes.at(lanes.name(job.queue, wanted.key))
+    end
+    return job.lane, wanted
   end
 
   -- Where a job stands in the line of its lane: a sequence goes by arrival alone.
@@ -307,7 +307,8 @@ makers[lanes] = function()
     end
     local kept = lane.kept
     lane.running = lane.running + 1
-    sorted.add(lane.runs, job.arrival, job.id)
+    append(plan.sorted_in, lane.runs, job.arrival)
+    append(plan.sorted_in, lane.runs, job.id)
     if kept.front == job.id then
       kept.front = nil
     end
@@ -325,7 +326,7 @@ makers[lanes] = function()
     local lane = lanes.of(job)
     if lane then
       lane.running = lane.running - 1
-      sorted.remove(lane.runs, job.id)
+      append(plan.sorted_out, lane.runs, job.id)
     end
   end
 

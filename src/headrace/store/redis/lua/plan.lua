@@ -167,15 +167,39 @@ end
 --
 -- Which jobs it comes after is in {ns}:after, H id each: they may be thousands, and are read only when they are asked for.
 local MORE_KEY, AFTER = PREFIX .. 'more', PREFIX .. 'after'
-local more_seen = {}
+local more_of, keep_more, packed_more, has_lane
 
-local function more_of(job)
+do -- only these are names outside: a script may have 200
+
+local more_seen, more_read = {}, {}
+
+-- As bytes, of a job and of all that have been loaded with it, or since the last time.
+local function read_more(id)
+  local ids, n = {}, 0
+  for _, list in ipairs(loads) do
+    for _, other in ipairs(list) do
+      local high = raw[other] and raw[other]:byte(2)
+      if high and high >= MORE / 256 and not more_read[other] then
+        n = n + 1
+        ids[n] = other
+      end
+    end
+  end
+  loads = {}
+  for i, packed in ipairs(read_many('HMGET', MORE_KEY, ids)) do
+    more_read[ids[i]] = packed
+  end
+  more_read[id] = more_read[id] or call('HGET', MORE_KEY, id)
+  return more_read[id]
+end
+
+function more_of(job)
   if band(job.flags, MORE) == 0 then
     return {}
   end
   local more = plan.more[job.id] or more_seen[job.id]
   if not more then
-    local packed = call('HGET', MORE_KEY, job.id)
+    local packed = more_read[job.id] or read_more(job.id)
     local good, found = pcall(cmsgpack.unpack, packed or '')
     if not good or type(found) ~= 'table' then
       fail_damaged(job.id, job.queue, job.arrival)
@@ -187,7 +211,7 @@ local function more_of(job)
 end
 
 -- Keep what a job has of this, or that it has nothing of it any more.
-local function keep_more(job, more)
+function keep_more(job, more)
   if next(more) == nil then
     job.flags = without(job.flags, MORE)
     plan.more[job.id] = false
@@ -198,9 +222,15 @@ local function keep_more(job, more)
 end
 
 -- As bytes, as it is or will be.
-local function packed_more(id)
+function packed_more(id)
   local more = plan.more[id]
-  return more and cmsgpack.pack(more) or call('HGET', MORE_KEY, id)
+  return more and cmsgpack.pack(more) or more_read[id] or call('HGET', MORE_KEY, id)
+end
+
+function has_lane(job)
+  return band(job.flags, MORE) ~= 0 and more_of(job).lane ~= nil
+end
+
 end
 
 -- An event of a job, as it is now, for subscribers, if there are any. That of a removal is noted before it.

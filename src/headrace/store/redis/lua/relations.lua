@@ -254,11 +254,7 @@ makers[relations] = function()
   end
 
   -- A job has come to an end.
-  function relations.ended(job)
-    local more = more_of(job)
-    if not more.precedes then
-      return
-    end
+  function relations.ended(job, more)
     relations.note(job, job.state, more.precedes, job.state == DONE)
     more.precedes = job.state ~= DONE and more.precedes + 1 or nil
     keep_more(job, more)

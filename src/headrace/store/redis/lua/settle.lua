@@ -98,7 +98,7 @@ end
 
 -- A job goes on in a lane of the same key in another queue.
 function change_queue(job, queue)
-  if queue and queue ~= job.queue and band(job.flags, MORE) ~= 0 then
+  if queue and queue ~= job.queue and has_lane(job) then
     lanes.ended(job)
     job.queue = queue
     lanes.join(job)
@@ -176,12 +176,12 @@ local function go_on_waiting(session, job, outcome, what, ended)
     job.due = now
     wait_in_line(job)
   else
-    if band(job.flags, MORE) ~= 0 then
+    if more_of(job).expires then
       expiring.begin(job, job.due)
     end
     stand_in_line(job) -- where it stood, even if the clock was set back meanwhile
   end
-  if band(job.flags, MORE) ~= 0 then
+  if has_lane(job) then
     lanes.look_again(job)
   end
 end
@@ -197,7 +197,7 @@ function end_run(session, job, outcome)
   local is_cancelled = band(job.flags, CANCELLING) ~= 0
   job.flags = without(job.flags, CANCELLING + SPARE)
   count(job.queue, RUNNING, -1)
-  if band(job.flags, MORE) ~= 0 then
+  if has_lane(job) then
     if outcome.unstarted then
       lanes.never_started(job)
     end

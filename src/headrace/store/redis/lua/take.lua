@@ -258,7 +258,7 @@ local function begin_run(session, request, job, spare)
   job.token = job.token + 1
   job.session, job.request, job.started, job.finished = session.number, request, now, 0
   job.flags = with(without(job.flags, SPARE), spare and RUN + SPARE or RUN)
-  if band(job.flags, MORE) ~= 0 then
+  if more_of(job).expires then
     expiring.stop(job)
   end
   change(job)

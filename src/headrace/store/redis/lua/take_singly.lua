@@ -81,6 +81,7 @@ makers[singly] = function()
   function singly.hand_out(session, request, names, slots, spare, round_robin, grace)
     local run = pack(RUN_FORMAT, session.number, request, now, 0)
     local given, sources, wanted, passed_left = {}, {}, slots + spare, PASSED_IN_A_STEP
+    local any_barred = check_type(PREFIX .. 'blocked', 'hash')
 
     -- One job of a queue, if it has one that may go.
     local function take_from(queue)
@@ -94,12 +95,12 @@ makers[singly] = function()
           return false
         end
         local id = member:sub(13)
-        local special = plan.jobs[id] or raw[id] and raw[id]:byte(2) and raw[id]:byte(2) >= 64 or barring.is_on()
+        local special = plan.jobs[id] or raw[id] and raw[id]:byte(2) and raw[id]:byte(2) >= 64 or any_barred
         local job = special and find_job(id, queue)
         local is_ready = job and job.state == READY
-        local laned = is_ready and lanes.of(job)
-        local late = is_ready and expiring.has_passed(job)
-        local passed = late or is_ready and barring.stops(job)
+        local laned = is_ready and has_lane(job)
+        local late = is_ready and more_of(job).expires and expiring.has_passed(job)
+        local passed = late or is_ready and any_barred and barring.stops(job)
         if laned and is_spare and not passed then
           return false
         end

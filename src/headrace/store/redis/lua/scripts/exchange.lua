@@ -244,7 +244,7 @@ function exchange_all(session, request, ask)
   local verdicts = settle_all(session, settled, kept)
   special = special or rawget(relations, 'write') ~= nil or plan.index.expiring ~= nil
   if special then
-    relations.work_off()
+    work_off()
   else
     slept_on = {}
   end
