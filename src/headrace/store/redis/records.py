@@ -142,9 +142,8 @@ def lease(job_id: bytes, record: bytes, large: Mapping[bytes, bytes] = _NOTHING)
             found.deferred_since = story.deferred_since
         if flags & MORE:
             more = _more(large)
-            found.extras = Extras(
-                after=_parents(large), tick=more.tick, resumed=more.resumed, start_within=more.start_within
-            )
+            after = _parents(large) if b"a" in large else ()
+            found.extras = Extras(after=after, tick=more.tick, resumed=more.resumed, start_within=more.start_within)
     found.body = large.get(b"b", b"") if flags & LARGE_BODY else record[body_at:end]
     return found
 
