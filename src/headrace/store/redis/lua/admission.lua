@@ -60,8 +60,7 @@ end
 local function stand(job)
   local queue, member = job.queue, place(job)
   job.state = READY
-  append(plan.enter, queue, -job.priority)
-  append(plan.enter, queue, member)
+  append(plan.enter, queue, -job.priority, member)
   plan.fresh[member] = true
   plan.news[queue] = (plan.news[queue] or 0) + 1
   if job.priority > 0 then
@@ -75,8 +74,7 @@ end
 local function schedule(job)
   local member = pack('>I6', job.arrival) .. job.id
   job.state = SCHEDULED
-  append(plan.due_in, job.queue, job.due)
-  append(plan.due_in, job.queue, member)
+  append(plan.due_in, job.queue, job.due, member)
   plan.fresh[member] = true
   if not plan.earliest or job.due < plan.earliest then
     plan.earliest, plan.earliest_queue = job.due, job.queue
@@ -99,7 +97,9 @@ end
 
 -- Its time has come: in line, or in the line of its lane.
 local function stand_in_line(job)
-  if not has_lane(job) or not lanes.enter(job) then
+  if has_lane(job) then
+    lanes.enter(job)
+  else
     stand(job)
   end
 end
@@ -131,8 +131,7 @@ local function finish(job, state, finished)
     -- It has run before: that run must not be taken for the one that ended so.
     remember(job, job.finished, state == FAILED and 'failed' or 'cancelled', state == FAILED and story_of(job).group or '', '')
   end
-  append(plan.ended_in, state, job.finished)
-  append(plan.ended_in, state, job.id)
+  append(plan.ended_in, state, job.finished, job.id)
   plan.fresh[job.id] = true
   count(job.queue, state, 1)
   if state > DONE then
@@ -152,7 +151,7 @@ local function finish(job, state, finished)
   if more.precedes then
     relations.ended(job, more)
   end
-  if more.lane then
+  if is_end and has_lane(job) then
     lanes.ended(job)
   end
   if more.schedule then
@@ -214,7 +213,7 @@ local function remove(job)
       index('schedule:' .. more.schedule, job, false)
     end
     relations.removed(job)
-    if job.state < DONE and more.lane then
+    if job.state < DONE and has_lane(job) then
       lanes.ended(job)
     end
     if job.state < DONE and more.expires then

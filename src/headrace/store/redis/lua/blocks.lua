@@ -44,19 +44,16 @@ makers[barring] = function()
     block(job)
     more.barred = task
     keep_more(job, more)
-    append(plan.sorted_in, PREFIX .. 'barred:' .. task, job.arrival)
-    append(plan.sorted_in, PREFIX .. 'barred:' .. task, job.id)
+    append(plan.sorted_in, PREFIX .. 'barred:' .. task, job.arrival, job.id)
     lanes.look_again(job)
   end
 
   -- A job leaves the state that it waited in.
   function barring.clear(job)
     local more = more_of(job)
-    if more.barred then
-      append(plan.sorted_out, PREFIX .. 'barred:' .. more.barred, job.id)
-      more.barred = nil
-      keep_more(job, more)
-    end
+    append(plan.sorted_out, PREFIX .. 'barred:' .. more.barred, job.id)
+    more.barred = nil
+    keep_more(job, more)
   end
 
   -- Jobs of a task that is no longer blocked want to run again, so many in one step. True: there was such a task.

@@ -40,11 +40,6 @@ makers[expiring] = function()
     return at and tonumber(at) or nil
   end
 
-  function expiring.has_passed(job)
-    local at = expiring.at(job)
-    return at and at < now
-  end
-
   -- It is out of its line.
   function expiring.fail(job)
     relations.fail(job, culprits.error(NOT_STARTED), EXPIRED)

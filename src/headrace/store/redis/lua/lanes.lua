@@ -44,10 +44,10 @@ makers[lanes] = function()
 
   -- The lane of a job, if it is in one, and what the job says about it.
   function lanes.of(job)
-    local wanted = more_of(job).lane
-    if type(wanted) ~= 'table' or type(wanted.key) ~= 'string' then
+    if not has_lane(job) then
       return nil
     end
+    local wanted = more_of(job).lane
     if job.lane_wanted ~= wanted or job.lane_queue ~= job.queue then -- it is asked for several times
       job.lane_wanted, job.lane_queue, job.lane = wanted, job.queue, lanes.at(lanes.name(job.queue, wanted.key))
     end
@@ -218,7 +218,7 @@ makers[lanes] = function()
   -- Of a sequence only the first job goes on, when it is due; all others wait until they are first. False: it is not in a sequence.
   function lanes.hold(job)
     local lane = lanes.of(job)
-    if not lane or not lane.kept.sequence then
+    if not lane.kept.sequence then
       return false
     end
     if lane.kept.first == job.id then
@@ -230,12 +230,9 @@ makers[lanes] = function()
     return true
   end
 
-  -- A job's time has come. False: it is in no lane.
+  -- A job's time has come.
   function lanes.enter(job)
     local lane = lanes.of(job)
-    if not lane then
-      return false
-    end
     if lane.kept.front == job.id then
       stand(job)
     elseif lane.kept.first == job.id then
@@ -244,7 +241,6 @@ makers[lanes] = function()
       lanes.block_in_lane(lane, job)
       lanes.admit(lane)
     end
-    return true
   end
 
   -- A job that waits gives up its place.
@@ -283,7 +279,7 @@ makers[lanes] = function()
   -- A job is given back unstarted: its rate need not count it. (Several of a lane may have been handed out at once.)
   function lanes.never_started(job)
     local lane, within = lanes.of(job), more_of(job).start_within
-    if not lane or not within then
+    if not within then
       return
     end
     local start, alike = string.format('%.0f', job.started + 2 * within), 1
@@ -302,13 +298,9 @@ makers[lanes] = function()
   -- A job is handed out, and makes way for the next.
   function lanes.start(job, grace)
     local lane = lanes.of(job)
-    if not lane then
-      return
-    end
     local kept = lane.kept
     lane.running = lane.running + 1
-    append(plan.sorted_in, lane.runs, job.arrival)
-    append(plan.sorted_in, lane.runs, job.id)
+    append(plan.sorted_in, lane.runs, job.arrival, job.id)
     if kept.front == job.id then
       kept.front = nil
     end
@@ -324,10 +316,8 @@ makers[lanes] = function()
   -- A job runs no more. Its room is given away when it has found its place.
   function lanes.stopped(job)
     local lane = lanes.of(job)
-    if lane then
-      lane.running = lane.running - 1
-      append(plan.sorted_out, lane.runs, job.id)
-    end
+    lane.running = lane.running - 1
+    append(plan.sorted_out, lane.runs, job.id)
   end
 
   -- Until when the rate has something to remember.
@@ -349,9 +339,6 @@ makers[lanes] = function()
   -- A job has come to an end, or leaves its lane.
   function lanes.ended(job)
     local lane = lanes.of(job)
-    if not lane then
-      return
-    end
     lane.kept.number = lane.kept.number - 1
     if lane.kept.first == job.id then
       lane.kept.first = nil

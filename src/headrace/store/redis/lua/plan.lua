@@ -175,22 +175,17 @@ local more_seen, more_read = {}, {}
 
 -- As bytes, of a job and of all that have been loaded with it, or since the last time.
 local function read_more(id)
-  local ids, n = {}, 0
+  local ids = {}
   for _, list in ipairs(loads) do
     for _, other in ipairs(list) do
-      local high = raw[other] and raw[other]:byte(2)
-      if high and high >= MORE / 256 and not more_read[other] then
-        n = n + 1
-        ids[n] = other
-      end
+      ids[#ids + 1] = raw[other] and (raw[other]:byte(2) or 0) >= MORE / 256 and other or nil
     end
   end
   loads = {}
   for i, packed in ipairs(read_many('HMGET', MORE_KEY, ids)) do
     more_read[ids[i]] = packed
   end
-  more_read[id] = more_read[id] or call('HGET', MORE_KEY, id)
-  return more_read[id]
+  return more_read[id] or call('HGET', MORE_KEY, id)
 end
 
 function more_of(job)
@@ -228,7 +223,8 @@ function packed_more(id)
 end
 
 function has_lane(job)
-  return band(job.flags, MORE) ~= 0 and more_of(job).lane ~= nil
+  local lane = band(job.flags, MORE) ~= 0 and more_of(job).lane
+  return type(lane) == 'table' and type(lane.key) == 'string'
 end
 
 end

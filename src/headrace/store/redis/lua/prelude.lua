@@ -111,12 +111,14 @@ local function read_many(command, key, names)
   return found
 end
 
-local function append(lists, key, value)
+-- To one of several lists, one or two values.
+local function append(lists, key, value, second)
   local list = lists[key]
   if list then
-    list[#list + 1] = value
+    local n = #list
+    list[n + 1], list[n + 2] = value, second
   else
-    lists[key] = { value }
+    lists[key] = { value, second }
   end
 end
 

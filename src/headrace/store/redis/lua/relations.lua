@@ -278,7 +278,8 @@ makers[relations] = function()
     end
     if more.followed then
       plan.gone[#plan.gone + 1] = relations.followers_of(job)
-      sorted.forget(relations.followers_of(job))
+      sorted.known[relations.followers_of(job)] = nil
+      sorted.at(relations.followers_of(job)).whole = true
     end
     if more.after or more.linking then
       relations.write_parents(job.id, false)

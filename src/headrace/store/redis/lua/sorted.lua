@@ -28,12 +28,6 @@ makers[sorted] = function()
     set.left[member] = true
   end
 
-  -- The whole set goes, by other means.
-  function sorted.forget(key)
-    local set = sorted.at(key)
-    set.there, set.first, set.whole, set.came, set.left, set.order, set.from, set.unsorted = {}, 1, true, {}, {}, {}, 1, {}
-  end
-
   -- By score, then by the times and numbers that the members of lines begin with.
   function sorted.before(a, b)
     if a[1] ~= b[1] then
@@ -146,8 +140,7 @@ makers[sorted] = function()
         end
       end
       for member, score in pairs(set.came) do
-        append(plan.sorted_in, key, score)
-        append(plan.sorted_in, key, member)
+        append(plan.sorted_in, key, score, member)
       end
     end
   end

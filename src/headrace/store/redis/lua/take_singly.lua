@@ -99,7 +99,7 @@ makers[singly] = function()
         local job = special and find_job(id, queue)
         local is_ready = job and job.state == READY
         local laned = is_ready and has_lane(job)
-        local late = is_ready and more_of(job).expires and expiring.has_passed(job)
+        local late = is_ready and more_of(job).expires and (expiring.at(job) or now) < now
         local passed = late or is_ready and any_barred and barring.stops(job)
         if laned and is_spare and not passed then
           return false
@@ -146,8 +146,7 @@ makers[singly] = function()
     for _, source in pairs(sources) do
       singly.absorb(source)
       for _, entry in ipairs(source.entering) do
-        append(plan.enter, source.queue, entry[1])
-        append(plan.enter, source.queue, entry[2])
+        append(plan.enter, source.queue, entry[1], entry[2])
       end
     end
     if given[1] then

@@ -115,7 +115,9 @@ local function leave_places(job)
     leave_state(job)
   elseif queue ~= '' then
     count(queue, RUNNING, -1)
-    lanes.stopped(job)
+    if has_lane(job) then
+      lanes.stopped(job)
+    end
   end
 end
 
