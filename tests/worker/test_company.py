@@ -15,7 +15,7 @@ import pytest
 from headrace import Headrace
 from headrace.records import ExchangeReply, Kind, Lease, Outcome, SessionInfo, State, Take
 from headrace.values.clock import ManualClock
-from headrace.worker.leases import CALM, RING_SECONDS, Leases
+from headrace.worker.leases import CALM, CALM_SIDE_BY_SIDE, RING_SECONDS, Leases
 from headrace.worker.pump import Pump
 from headrace.worker.run import Run
 
@@ -38,22 +38,25 @@ def leases() -> Iterator[Leases]:
 
 
 @pytest.mark.parametrize(
-    ("rate", "trip", "waits"),
+    ("rate", "trip", "running", "waits"),
     [
-        (0, 0.0, False),  # nothing is known yet
-        (400, 0.001, False),
-        (400, 0.002, False),  # beside other processes, or further away
-        (400, 0.003, True),
-        (50_000, 0.0003, True),
+        (0, 0.0, 1, False),  # nothing is known yet
+        (400, 0.001, 1, False),
+        (400, 0.002, 1, True),  # a store that is further away, or that others use, too
+        (400, 0.002, 2, False),  # jobs that take 5 ms
+        (400, 0.003, 2, True),
+        (50_000, 0.0003, 1, True),
     ],
 )
 def test_outcomes_wait_only_when_there_is_no_time_for_a_round_trip_each(
-    leases: Leases, rate: int, trip: float, waits: bool
+    leases: Leases, rate: int, trip: float, running: int, waits: bool
 ) -> None:
+    for run in list(leases.waiting)[:running]:
+        leases.running[run] = True
     leases.ahead.ended(rate, 1.0, ran_out=False)
     for _ in range(50):
         leases.ahead.exchanged(trip)
-    assert waits == (rate * trip > CALM)
+    assert waits == (rate * trip > (CALM if running == 1 else CALM_SIDE_BY_SIDE))
     assert leases.ripe() is not waits
 
 

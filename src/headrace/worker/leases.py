@@ -45,9 +45,10 @@ STUCK_SECONDS = 0.1
 """A lease that could not start for this long goes back."""
 WINDOW_SECONDS = 0.02
 """The pace is that of about this much work."""
-CALM = 1.0
-"""Outcomes wait for company when round trips for each of them would take more than this share of the time: all of it.
-Until then those that end during a round trip are company enough for each other."""
+CALM, CALM_SIDE_BY_SIDE = 0.5, 1.0
+"""Outcomes wait for company when round trips for each of them would take more than this share of the time. Jobs that
+run one after the other are slowed down by these round trips, so half of it is too much; those that run side by side
+have something else to wait for, and until it is all of the time those that end during one are company enough."""
 
 
 class Lookahead:
@@ -66,8 +67,8 @@ class Lookahead:
         """How many seconds a round trip takes, lately."""
         self._each = EACH_SECONDS
         """And what each lease adds to it, at most."""
-        self.calm = True
-        """Whether there is time for a round trip for each job that ends."""
+        self.load = 0.0
+        """Which share of the time a round trip for each job that ends would take."""
         self._spare = 0
         self.replied_at = time.monotonic()
         """When the store last answered an exchange."""
@@ -148,7 +149,7 @@ class Lookahead:
         self.trip += 0.3 * (seconds - self.trip)
         if leases:
             self._each += 0.3 * (min(seconds / leases, EACH_SECONDS) - self._each)
-        self.calm = self.rate * self.trip <= CALM
+        self.load = self.rate * self.trip
 
     def ended(self, jobs: int, seconds: float, *, ran_out: bool) -> None:
         """So many jobs ended in this much time. `ran_out`: there was hardly one left to run."""
@@ -158,7 +159,7 @@ class Lookahead:
             self._seconds *= share
         self._jobs += jobs
         self._seconds += max(seconds, 0.001)  # what the clock of outcomes can tell apart
-        self.calm = self.rate * self.trip <= CALM
+        self.load = self.rate * self.trip
         if ran_out:
             self._spare = max(2 * self._spare, self._slots)
 
@@ -238,8 +239,10 @@ class Leases:
         if not self.outcomes:
             return False
         ahead = self.ahead
-        few = len(self.waiting) + len(self.running) <= self.slots
-        return few or ahead.calm or ahead.hurried or time.monotonic() >= ahead.due_at
+        running = len(self.running)
+        if len(self.waiting) + running <= self.slots or ahead.load <= CALM or ahead.hurried:
+            return True
+        return (running > 1 and ahead.load <= CALM_SIDE_BY_SIDE) or time.monotonic() >= ahead.due_at
 
     def idle(self) -> float:
         """For how many seconds there has been nothing to run since the last outcome."""
