@@ -374,6 +374,10 @@ function exchange_plain(session, request, ask, kept)
   settled.others = others
   local due = call('ZRANGE', DUE, 0, 0, 'WITHSCORES')[2]
   local special = others[1] or ask and due and tonumber(due) <= now
+  if settled.number > 0 then
+    local surplus, step = beyond_kept(call('ZCARD', ENDED[DONE]), settled.number, kept or setting('jobs-history-count'))
+    special = special or surplus >= step
+  end
   for _, name in ipairs(names) do
     special = special or check_type(PREFIX .. 'line:' .. name, 'zset')
   end
@@ -382,13 +386,11 @@ function exchange_plain(session, request, ask, kept)
     return nil, settled
   end
   if settled.number > 0 then
-    local there = call('ZCARD', ENDED[DONE])
-    local surplus, step = beyond_kept(there, settled.number, kept or setting('jobs-history-count'))
     for queue in pairs(got.from) do
       count(queue, READY, 0)
       count(queue, RUNNING, 0)
     end
-    if surplus >= step or history_over() > 0 then
+    if history_over() > 0 then
       return nil, settled
     end
   end
