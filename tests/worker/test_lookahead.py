@@ -77,9 +77,9 @@ def test_less_is_held_ready_for_a_while_after_jobs_of_several_priorities_came() 
     """7 ms of work, or as much as an exchange takes; quick jobs are also exchanged for others within that time."""
     ahead = Lookahead(slots=4, batch=500)
     assert settled(ahead, 1_000, 0.001) in (9, 10)
-    ahead.replied({0})
+    ahead.replied({0}, 0)
     assert not ahead.mixed
-    ahead.replied({9})
+    ahead.replied({9}, 0)
     assert ahead.seconds == 0.007
     assert settled(ahead, 1_000, 0.001) in (6, 7)
     assert settled(ahead, 1_000, 0.010) in (9, 10)
@@ -109,7 +109,7 @@ def test_much_is_held_ready_where_the_store_rings_for_urgent_jobs(
     """Unless jobs of the usual priority are the urgent ones: nothing rings for these."""
     ahead = Lookahead(slots=4, batch=500, rings=True)
     for priorities in answers:
-        ahead.replied(priorities)
+        ahead.replied(priorities, 0)
     assert (ahead.above, ahead.seconds) == (above, seconds)
 
 
@@ -118,8 +118,8 @@ def test_a_ring_after_an_exchange_that_brought_urgent_jobs_was_most_likely_for_t
     brought: set[int], at_once: bool
 ) -> None:
     ahead = Lookahead(slots=4, batch=500, rings=True)
-    ahead.replied({0})
-    ahead.replied(brought)
+    ahead.replied({0}, 0)
+    ahead.replied(brought, 0)
     assert ahead._took_urgent_at == (-math.inf if at_once else ahead.replied_at)
     ahead.rung()
     assert at_once or ahead.urgent_at == ahead.replied_at + leases.RING_SECONDS
@@ -150,9 +150,20 @@ class Exchanges:
         wanted = max(free, 0) + self.ahead.wanted(ended, free)
         meanwhile = self.work(self.seconds, pace)
         self.ahead.exchanged(self.seconds)
-        self.ahead.replied({0} if wanted else set())
+        self.ahead.replied({0} if wanted else set(), round(self.hand))
         self.hand += wanted
         return meanwhile
+
+
+def test_a_line_that_is_empty_when_leases_come_grows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Although some still ran when they were asked for: two of eight, then six, then two again, for ever."""
+    exchanges = Exchanges(monkeypatch, slots=8, seconds=0.0004)
+    exchanges.hand = 2
+    ended = 6
+    for _ in range(20):
+        ended = exchanges.exchange(ended, pace=50_000)
+        assert exchanges.hand > 0
+    assert exchanges.ahead.spare() > 20, "so many end during an exchange"
 
 
 @pytest.mark.parametrize(("pace", "exchange"), [(4_000, 0.003), (4_000, 0.008), (20_000, 0.002), (1_000, 0.030)])

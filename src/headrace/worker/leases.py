@@ -45,10 +45,10 @@ STUCK_SECONDS = 0.1
 """A lease that could not start for this long goes back."""
 WINDOW_SECONDS = 0.02
 """The pace is that of about this much work."""
-CALM, CALM_SIDE_BY_SIDE = 0.5, 1.0
-"""Outcomes wait for company when round trips for each of them would take more than this share of the time. Jobs that
-run one after the other are slowed down by these round trips, so half of it is too much; those that run side by side
-have something else to wait for, and until it is all of the time those that end during one are company enough."""
+CALM, CALM_IF_SLOW = 0.5, 1.0
+"""Outcomes wait for company when round trips for each of them would take more than this share of the time. Quick jobs
+are slowed down by these round trips, so half of it is too much. Slow ones run side by side and wait for something else:
+until it is all of the time, those that end during a round trip are company enough."""
 
 
 class Lookahead:
@@ -74,6 +74,8 @@ class Lookahead:
         """When the store last answered an exchange."""
         self.filled_at = 0.0
         """When it last handed out leases."""
+        self._ran_out = False
+        """Whether there was hardly one left to run then."""
         self.hurried = True
         """Whether those wait no longer for a thread that is quick."""
         self._priorities: set[int] = set()
@@ -123,11 +125,12 @@ class Lookahead:
         """Such jobs are taken now."""
         self._took_urgent_at, self.urgent_at = time.monotonic(), math.inf
 
-    def replied(self, priorities: set[int]) -> None:
-        """The store has answered an exchange, with leases of these priorities."""
+    def replied(self, priorities: set[int], in_hand: int) -> None:
+        """The store has answered an exchange, with leases of these priorities. So many were left in hand."""
         self.replied_at = time.monotonic()
         if priorities:
             self.filled_at = self.replied_at
+            self._ran_out = in_hand <= 1
             self.hurried = False
             if self._working_since is None:
                 self._working_since = self.replied_at
@@ -152,7 +155,7 @@ class Lookahead:
         self.load = self.rate * self.trip
 
     def ended(self, jobs: int, seconds: float, *, ran_out: bool) -> None:
-        """So many jobs ended in this much time. `ran_out`: there was hardly one left to run."""
+        """So many jobs ended in this much time. `ran_out`: there was hardly one left to run before more came."""
         if self._seconds > WINDOW_SECONDS:
             share = WINDOW_SECONDS / self._seconds
             self._jobs *= share
@@ -182,7 +185,7 @@ class Lookahead:
         """
         now = time.monotonic()
         if ended and self._working_since is not None:
-            ran_out = free >= self._slots - 1 and self.filled_at == self.replied_at
+            ran_out = self._ran_out and self.filled_at == self.replied_at
             self.ended(ended, now - self._working_since, ran_out=ran_out)
         if ended or free == self._slots:
             self._working_since = None if free == self._slots else now
@@ -242,7 +245,8 @@ class Leases:
         running = len(self.running)
         if len(self.waiting) + running <= self.slots or ahead.load <= CALM or ahead.hurried:
             return True
-        return (running > 1 and ahead.load <= CALM_SIDE_BY_SIDE) or time.monotonic() >= ahead.due_at
+        slow = running >= ahead.rate * SLOW_MILLISECONDS / 1000  # as many as run end within so many milliseconds
+        return (slow and ahead.load <= CALM_IF_SLOW) or time.monotonic() >= ahead.due_at
 
     def idle(self) -> float:
         """For how many seconds there has been nothing to run since the last outcome."""

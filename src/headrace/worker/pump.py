@@ -216,7 +216,7 @@ class Pump:
         reply = self._send(outcomes, take)
         ahead.exchanged(time.monotonic() - begun, len(reply.leases))
         ahead.rested(leases.idle())
-        ahead.replied({lease.priority for lease in reply.leases})
+        ahead.replied({lease.priority for lease in reply.leases}, leases.in_hand)
         # Heard before the jobs start: a line of quick ones would be done before the pump goes on.
         news = not leases.closed and self._listen(0)
         self._renewals.news = news or self._renewals.news
@@ -347,7 +347,7 @@ class Pump:
         else:
             session.find_out_when(reply)
         session.is_alive(reply.ends, reply.now, sent)
-        self.leases.ahead.replied({lease.priority for lease in reply.leases})
+        self.leases.ahead.replied({lease.priority for lease in reply.leases}, self.leases.in_hand)
         self._apply_reply((), take, reply)
 
     def _meanwhile(self) -> float | None:
