@@ -36,26 +36,24 @@ end
 local purge, purge_done
 
 do
-  -- The queue of a record that leaves nothing else behind, and what `history_memory.of` says; nil where there is more to it.
-  local function queue_if_traceless(record, state)
-    if state ~= DONE or not record or #record < HEAD_SIZE + RUN_SIZE + 4 then
-      return nil
-    end
-    local current, flags, _, attempts, crashes = unpack_from('>BHIIH', record)
-    if current ~= state or band(flags, HISTORY + HAS_KEY + LARGE_BODY + MORE + RUN) ~= RUN then
-      return nil
-    end
-    local elsewhere = record:byte(HEAD_SIZE + RUN_SIZE + unpack_from('>I', record, LENGTH_AT) + 1)
-    if band(flags, STORY) ~= 0 and (not elsewhere or elsewhere % 8 ~= 0) then
+  -- By the first bytes of records, which many have in common: of a done job that leaves nothing but its record, what `history_memory.of`
+  -- says beyond its length; false where there is more to it.
+  local heads = setmetatable({}, { __index = function(heads, head)
+    local state, flags, _, attempts, crashes = unpack_from('>BHIIH', head)
+    heads[head] = state == DONE and band(flags, HISTORY + HAS_KEY + LARGE_BODY + MORE + RUN + STORY) == RUN + STORY
+      and PLACES + RUN_LINES * math.min(math.max(attempts + crashes - 1, 0), RUNS_KEPT)
+    return heads[head]
+  end })
+
+  -- The queue of such a record, and how many bytes it takes; nil where there is more to it.
+  local function queue_if_traceless(record, head)
+    local bytes = #record >= HEAD_SIZE + RUN_SIZE + 4 and heads[head]
+    local elsewhere = bytes and record:byte(HEAD_SIZE + RUN_SIZE + unpack_from('>I', record, LENGTH_AT) + 1)
+    if not elsewhere or elsewhere % 8 ~= 0 then
       return nil
     end
     local high, low = record:byte(64, 65)
-    local earlier = attempts + crashes > 1 and RUN_LINES * math.min(attempts + crashes - 1, RUNS_KEPT) or 0
-    return record:sub(66, 65 + high * 256 + low), #record + PLACES + earlier
-  end
-
-  local function has_result(record)
-    return #record >= HEAD_SIZE and band(unpack_from('>H', record, 2), HAS_RESULT) ~= 0
+    return record:sub(66, 65 + high * 256 + low), #record + bytes
   end
 
   -- Lets go of ended jobs of a state, in the places from `first` to before `last`, so many at most; not of those that others
@@ -73,18 +71,19 @@ do
       end
       local id = ids[i]
       local record = raw[id]
-      local spared = but_results and record and has_result(record)
+      local head = record and #record >= HEAD_SIZE and record:sub(1, 13)
+      local spared = but_results and head and band(head:byte(2), HAS_RESULT / 256) ~= 0
       local queue, bytes
-      if not spared and plan.jobs[id] == nil then
-        queue, bytes = queue_if_traceless(record, state)
+      if head and not spared and state == DONE and plan.jobs[id] == nil then
+        queue, bytes = queue_if_traceless(record, head)
       end
       if queue then
         freed = freed + bytes
         numbers[queue] = (numbers[queue] or 0) + 1
         removed[#removed + 1] = id
-        local block = record:sub(26, 30)
+        local created, block, finished = unpack_from('>I6I5xxxxxxxxxxxxxxxxxxxxxxxxxxxI6', record, CREATED_AT)
         holes[block] = (holes[block] or 0) + 1
-        stats.gone(queue, unpack_from('>I6', record, CREATED_AT), unpack_from('>I6', record, HEAD_SIZE + 17))
+        stats.gone(queue, created, finished)
         raw[id] = false
         purged = purged + 1
       else
@@ -102,7 +101,7 @@ do
       count(queue, state, -many)
     end
     for block, many in pairs(holes) do
-      leave_block(unpack_from('>I5', block), many)
+      leave_block(block, many)
     end
     if first == 0 and kept == 0 then
       plan.ended_heads[state] = looked_at
