@@ -195,7 +195,7 @@ def test_a_worker_comes_again_when_the_store_says(
         return real(self, every=every)
 
     monkeypatch.setattr(RedisStore, "sweep", counted)
-    open_sessions(store, 200)
+    open_sessions(store, 60)  # in 13 s. One of more than 70 also sweeps when it hears that it is time
     app = Headrace(store.url)
 
     @app.task
