@@ -107,7 +107,6 @@ class Place:
     """A process of one version, with a store that it has to itself. `server`: the one that has it; None: a file."""
 
     def __init__(self, tree: Path, folder: Path, server: Any = None) -> None:
-        self.server = server
         self._client = None if server is None else server.client()
         self._numbers = count()
         (folder / "cost_app.py").write_text(APP, encoding="utf-8")
