@@ -5,9 +5,10 @@
     python -m bench.cost /tmp/before . --rows drain,lanes
     python -m bench.cost --headers .     jobs with headers beside plain ones, in one version
 
-A process of each version puts jobs and drains them, on a store of its own. Both stay alive, and take turns within a
-second, five times per pair: a machine's speed changes more from second to second than the bars allow. The worker runs
-inside the process (`app.worker`), and what it takes with nothing to do is subtracted.
+A process of each version puts jobs and drains them, on a store of its own. Both take turns within a second, five times
+per pair: a machine's speed changes more from second to second than the bars allow. Each pair has processes of its own:
+some are a tenth slower than others of the same code, as long as they live. The worker runs inside the process
+(`app.worker`), and what it takes with nothing to do is subtracted.
 """
 
 from __future__ import annotations
@@ -180,21 +181,21 @@ def place(tree: Path, store: str) -> Iterator[Place]:
 def pairs_of(trees: Sequence[Path], names: Sequence[str], row: Row, store: str, pairs: int) -> dict[str, list[Pair]]:
     """What a row costs in two versions, or two rows in one, by what is measured."""
     found: dict[str, list[Pair]] = {}
-    with ExitStack() as stack:
-        places = [stack.enter_context(place(tree, store)) for tree in trees]
-        for here, name in zip(places, names, strict=True):
-            here.turn(name, row)  # connects, and warms up
-        for number in range(pairs):
-            sums: list[dict[str, float]] = [{}, {}]
+    for number in range(pairs):
+        sums: list[dict[str, float]] = [{}, {}]
+        with ExitStack() as stack:
+            places = [stack.enter_context(place(tree, store)) for tree in trees]
+            for here, name in zip(places, names, strict=True):
+                here.turn(name, row)  # connects, and warms up
             for turn in range(TURNS):
                 for side in (0, 1) if (number + turn) % 2 else (1, 0):
                     for what, value in places[side].turn(names[side], row).items():
                         sums[side][what] = sums[side].get(what, 0.0) + value
-            for what in sums[0]:
-                found.setdefault(what, []).append((sums[0][what], sums[1][what]))
-            if SERVER in found:
-                both = tuple(each[PROCESS] + each[SERVER] for each in sums)
-                found.setdefault(f"{PROCESS} and {SERVER}", []).append((both[0], both[1]))
+        for what in sums[0]:
+            found.setdefault(what, []).append((sums[0][what], sums[1][what]))
+        if SERVER in found:
+            both = tuple(each[PROCESS] + each[SERVER] for each in sums)
+            found.setdefault(f"{PROCESS} and {SERVER}", []).append((both[0], both[1]))
     return found
 
 
