@@ -56,14 +56,14 @@ def test_outcomes_wait_only_when_there_is_no_time_for_a_round_trip_each(
         leases.running[run] = True
     leases.ahead.ended(rate, 1.0, ran_out=False)
     for _ in range(50):
-        leases.ahead.exchanged(trip)
+        leases.ahead.pace.exchanged(trip)
     assert waits == (rate * trip > (CALM_IF_SLOW if running * 200 >= rate else CALM))
     assert leases.ripe() is not waits
 
 
 def test_outcomes_wait_no_longer_than_what_is_held_ready_takes(leases: Leases) -> None:
     leases.ahead.ended(50_000, 1.0, ran_out=False)
-    leases.ahead.exchanged(0.001)
+    leases.ahead.pace.exchanged(0.001)
     assert not leases.ripe()
     leases.ahead.due_at -= 60 + leases.ahead.seconds
     assert leases.ripe()

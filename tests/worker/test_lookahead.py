@@ -22,7 +22,7 @@ def settled(ahead: Lookahead, rate: float, exchange: float) -> int:
     spare = 0
     for _ in range(30):
         jobs = max(spare, 1)
-        ahead.exchanged(exchange)
+        ahead.pace.exchanged(exchange)
         ahead.ended(jobs, jobs / rate, ran_out=True)
         spare = ahead.spare()
     return spare
@@ -47,7 +47,7 @@ def test_as_much_work_as_is_held_ready(rate: float, exchange: float, spare: int)
 
 def test_nothing_is_held_ready_before_anything_has_ended() -> None:
     ahead = Lookahead(slots=4, batch=350)
-    ahead.exchanged(0.001)
+    ahead.pace.exchanged(0.001)
     assert ahead.spare() == 0
 
 
@@ -63,7 +63,7 @@ def test_what_is_held_ready_doubles_when_it_runs_out_and_stays_when_it_does_not(
 def test_a_job_that_takes_no_time_by_the_clock_took_some() -> None:
     ahead = Lookahead(slots=4, batch=350)
     ahead.ended(1, -0.0004, ran_out=True)
-    assert ahead.rate == 1_000
+    assert ahead.pace.rate == 1_000
 
 
 def test_nothing_is_held_ready_behind_slow_jobs() -> None:
@@ -85,7 +85,7 @@ def test_less_is_held_ready_for_a_while_after_jobs_of_several_priorities_came() 
     assert settled(ahead, 1_000, 0.010) in (9, 10)
     assert settled(ahead, 50_000, 0.001) == pytest.approx(175, rel=0.1)  # one takes 20 µs, and its exchange as long
     for _ in range(30):
-        ahead.exchanged(0.005, leases=500)
+        ahead.pace.exchanged(0.005, leases=500)
     assert settled(ahead, 50_000, 0.001) == pytest.approx(233, rel=0.1)  # which was found to take 10 µs
     ahead.replied_at += 11
     assert ahead.seconds == 0.010
@@ -128,12 +128,12 @@ def test_a_ring_after_an_exchange_that_brought_urgent_jobs_was_most_likely_for_t
 class Exchanges:
     """A pump's exchanges with a store, by a clock of their own: each takes this long."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, slots: int, seconds: float) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, slots: int, seconds: float, *, overlaps: bool = False) -> None:
         self.now = 0.0
         monkeypatch.setattr(leases, "time", SimpleNamespace(monotonic=lambda: self.now))
-        self.ahead = Lookahead(slots, batch=500)
+        self.ahead = Lookahead(slots, batch=500, rings=overlaps, overlaps=overlaps)
         self.slots, self.seconds = slots, seconds
-        self.hand = 0.0
+        self.hand = self.idle = 0.0
 
     def work(self, seconds: float, pace: float) -> int:
         """Jobs end at this pace as long as there are any. Returns how many did."""
@@ -141,6 +141,7 @@ class Exchanges:
         self.hand -= done
         self.now += seconds
         if not self.hand:
+            self.idle += seconds - done / pace
             self.ahead.rested(seconds - done / pace)
         return round(done)
 
@@ -149,7 +150,7 @@ class Exchanges:
         free = self.slots - round(self.hand)
         wanted = max(free, 0) + self.ahead.wanted(ended, free)
         meanwhile = self.work(self.seconds, pace)
-        self.ahead.exchanged(self.seconds)
+        self.ahead.pace.exchanged(self.seconds)
         self.ahead.replied({0} if wanted else set(), round(self.hand))
         self.hand += wanted
         return meanwhile
@@ -176,9 +177,37 @@ def test_the_pace_is_that_of_the_work_however_long_exchanges_take(
     for _ in range(100):
         ended = exchanges.exchange(ended, pace)
         ended += exchanges.work(max(0.0, exchanges.ahead.due_at - exchanges.now), pace)
-    assert exchanges.ahead.rate == pytest.approx(pace, rel=0.15)
+    assert exchanges.ahead.pace.rate == pytest.approx(pace, rel=0.15)
     seconds = min(max(0.010, 3 * exchange), 0.025)
     assert exchanges.hand <= 8 + pace * seconds * 1.15, "the work in hand is bounded by the pace"
+
+
+@pytest.mark.parametrize(("overlaps", "idle"), [(True, 0.0), (False, 0.3)])
+def test_jobs_run_while_a_store_elsewhere_hands_out_more(
+    overlaps: bool, idle: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More are asked for when as many are left as end meanwhile. What is in hand stays bounded by the pace."""
+    pace = 40_000
+    exchanges = Exchanges(monkeypatch, slots=8, seconds=0.005, overlaps=overlaps)
+    ahead = exchanges.ahead
+    ended = 0
+    for number in range(60):
+        if number == 40:
+            exchanges.idle, began = 0.0, exchanges.now
+        ended = exchanges.exchange(ended, pace)
+        assert exchanges.hand <= 8 + pace * leases.MOST_SECONDS
+        ended += exchanges.work(max(1, exchanges.hand - ahead.low) / pace, pace)
+    assert (ahead.low > 8) == overlaps
+    assert exchanges.idle / (exchanges.now - began) == pytest.approx(idle, abs=0.05)
+
+
+def test_two_batches_are_held_ready_where_one_is_handed_out_while_the_other_runs() -> None:
+    ahead = Lookahead(slots=4, batch=350, rings=True, overlaps=True)
+    assert settled(ahead, 50_000, 0.002) == 700
+    assert ahead.low == pytest.approx(4 + 100, abs=1), "so many end in 2 ms"
+    assert settled(ahead, 50_000, 0.020) == 700
+    assert ahead.low == 4 + 350, "no more than a batch is left when the next is asked for"
+    assert ahead.wanted(0, 4 - 100 - 4) == 350, "nor are more than that asked for at once"
 
 
 def waiting(*jobs: str) -> list[Run]:

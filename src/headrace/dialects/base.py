@@ -67,6 +67,7 @@ class DialectStore:
     tasks: Mapping[str, Task[Any, Any]] = MappingProxyType({})
     """Of the app that is served: their signatures and options say what the wire does not."""
     leases_in_jobs = True
+    in_process = False
     batch = 500
     put_at_once: int | None = None
 

@@ -226,6 +226,10 @@ class Store(Protocol):
         """False: a lease lives as long as its session. True: each job is renewed by itself, by the pump."""
 
     @property
+    def in_process(self) -> bool:
+        """Whether its transactions run in this process: jobs that run meanwhile take the interpreter from them."""
+
+    @property
     def batch(self) -> int:
         """How many quick jobs a worker should ask for at once, at most."""
 

@@ -51,25 +51,61 @@ are slowed down by these round trips, so half of it is too much. Slow ones run s
 until it is all of the time, those that end during a round trip are company enough."""
 
 
-class Lookahead:
-    """Spare leases: none at first, doubled whenever they ran out, within bounds."""
+class Pace:
+    """How quick jobs and round trips are, lately."""
 
-    def __init__(self, slots: int, batch: int, *, rings: bool = False) -> None:
+    def __init__(self) -> None:
+        self._jobs = self._seconds = 0.0
+        """How many jobs ended, and in how much time in which there was work."""
+        self.trip = 0.0
+        """How many seconds a round trip takes."""
+        self.each = EACH_SECONDS
+        """And what each lease adds to it, at most."""
+        self.load = 0.0
+        """Which share of the time a round trip for each job that ends would take."""
+
+    @property
+    def rate(self) -> float:
+        """How many jobs end in a second of work."""
+        return self._jobs / self._seconds if self._seconds else 0.0
+
+    def exchanged(self, seconds: float, leases: int = 0) -> None:
+        """An exchange with the store took so long, with so many leases."""
+        self.trip += 0.3 * (seconds - self.trip)
+        if leases:
+            self.each += 0.3 * (min(seconds / leases, EACH_SECONDS) - self.each)
+        self.load = self.rate * self.trip
+
+    def ended(self, jobs: int, seconds: float) -> None:
+        """So many jobs ended in this much time."""
+        if self._seconds > WINDOW_SECONDS:
+            share = WINDOW_SECONDS / self._seconds
+            self._jobs *= share
+            self._seconds *= share
+        self._jobs += jobs
+        self._seconds += max(seconds, 0.001)  # what the clock of outcomes can tell apart
+        self.load = self.rate * self.trip
+
+
+class Lookahead:
+    """Spare leases: none at first, doubled whenever they ran out, within bounds.
+
+    `batch`: how many are taken at once, at most. `overlaps`: jobs run while the store hands out more, so there may be
+    two batches.
+    """
+
+    def __init__(self, slots: int, batch: int, *, rings: bool = False, overlaps: bool = False) -> None:
+        self.pace = Pace()
         self._slots = slots
         self._rings = rings
         """Whether the store rings for urgent jobs."""
         self._batch = batch
-        self._jobs = self._seconds = 0.0
-        """How many jobs ended lately, and in how much time in which there was work."""
+        self._overlaps = overlaps
         self._working_since: float | None = None
-        """The part of that time which is not counted yet. None: it begins with the next leases."""
-        self.trip = 0.0
-        """How many seconds a round trip takes, lately."""
-        self._each = EACH_SECONDS
-        """And what each lease adds to it, at most."""
-        self.load = 0.0
-        """Which share of the time a round trip for each job that ends would take."""
+        """The part of the time with work that the pace does not have yet. None: it begins with the next leases."""
         self._spare = 0
+        self.low = slots
+        """When no more leases than this are in hand, more are asked for: so many as end until they come."""
         self.replied_at = time.monotonic()
         """When the store last answered an exchange."""
         self.filled_at = 0.0
@@ -90,17 +126,12 @@ class Lookahead:
         """When what is held ready has been done: outcomes go out, and leases come in. An urgent job waits for that."""
 
     @property
-    def rate(self) -> float:
-        """How many jobs end in a second of work, lately."""
-        return self._jobs / self._seconds if self._seconds else 0.0
-
-    @property
     def seconds(self) -> float:
         """How much work is held ready."""
         if self.is_rung_for:
             return MOST_SECONDS
         least, exchanges = (MIXED_SECONDS, 1) if self.mixed else (SECONDS, EXCHANGES)
-        return min(max(least, exchanges * self.trip), MOST_SECONDS)
+        return min(max(least, exchanges * self.pace.trip), MOST_SECONDS)
 
     @property
     def mixed(self) -> bool:
@@ -147,22 +178,9 @@ class Lookahead:
         if self._working_since is not None:
             self._working_since += seconds
 
-    def exchanged(self, seconds: float, leases: int = 0) -> None:
-        """An exchange with the store took so long, with so many leases."""
-        self.trip += 0.3 * (seconds - self.trip)
-        if leases:
-            self._each += 0.3 * (min(seconds / leases, EACH_SECONDS) - self._each)
-        self.load = self.rate * self.trip
-
     def ended(self, jobs: int, seconds: float, *, ran_out: bool) -> None:
         """So many jobs ended in this much time. `ran_out`: there was hardly one left to run before more came."""
-        if self._seconds > WINDOW_SECONDS:
-            share = WINDOW_SECONDS / self._seconds
-            self._jobs *= share
-            self._seconds *= share
-        self._jobs += jobs
-        self._seconds += max(seconds, 0.001)  # what the clock of outcomes can tell apart
-        self.load = self.rate * self.trip
+        self.pace.ended(jobs, seconds)
         if ran_out:
             self._spare = max(2 * self._spare, self._slots)
 
@@ -172,10 +190,13 @@ class Lookahead:
 
     def spare(self) -> int:
         """How many leases to hold ready now."""
-        most = self.rate * self.seconds
+        rate = self.pace.rate
+        most = rate * self.seconds
         if self.mixed and not self.is_rung_for:  # they are also exchanged within that time: urgent jobs wait for that
-            most /= 1 + self.rate * self._each
-        self._spare = min(self._spare, int(most), self._batch)
+            most /= 1 + rate * self.pace.each
+        self._spare = min(self._spare, int(most), 2 * self._batch if self._overlaps else self._batch)
+        if self._overlaps:
+            self.low = self._slots + min(int(rate * self.pace.trip), self._spare // 2)
         return self._spare
 
     def wanted(self, ended: int, free: int) -> int:
@@ -189,7 +210,7 @@ class Lookahead:
             self.ended(ended, now - self._working_since, ran_out=ran_out)
         if ended or free == self._slots:
             self._working_since = None if free == self._slots else now
-        return max(0, self.spare() - max(0, -free))
+        return min(max(0, self.spare() - max(0, -free)), self._batch)
 
 
 class Leases:
@@ -210,7 +231,8 @@ class Leases:
         self.running: dict[Run, bool] = {}
         """By run, not by job: one that was taken away and came back runs anew while its old run still ends."""
         self.outcomes: deque[Outcome] = deque()
-        self.ahead = Lookahead(slots, session.store.batch, rings=isinstance(waiter, RingingWaiter))
+        store, rings = session.store, isinstance(waiter, RingingWaiter)
+        self.ahead = Lookahead(slots, store.batch, rings=rings, overlaps=not store.in_process)
         self.deadlines = Deadlines(session.steady)
         self.asleep = False
         """Whether the pump sleeps, and is to be woken."""
@@ -241,12 +263,12 @@ class Leases:
         """
         if not self.outcomes:
             return False
-        ahead = self.ahead
+        ahead, pace = self.ahead, self.ahead.pace
         running = len(self.running)
-        if len(self.waiting) + running <= self.slots or ahead.load <= CALM or ahead.hurried:
+        if len(self.waiting) + running <= ahead.low or pace.load <= CALM or ahead.hurried:
             return True
-        slow = running >= ahead.rate * SLOW_MILLISECONDS / 1000  # as many as run end within so many milliseconds
-        return (slow and ahead.load <= CALM_IF_SLOW) or time.monotonic() >= ahead.due_at
+        slow = running >= pace.rate * SLOW_MILLISECONDS / 1000  # as many as run end within so many milliseconds
+        return (slow and pace.load <= CALM_IF_SLOW) or time.monotonic() >= ahead.due_at
 
     def idle(self) -> float:
         """For how many seconds there has been nothing to run since the last outcome."""

@@ -214,7 +214,7 @@ class Pump:
             ahead.urgent_at = math.inf  # it begins with what the store has rung for
         begun = time.monotonic()
         reply = self._send(outcomes, take)
-        ahead.exchanged(time.monotonic() - begun, len(reply.leases))
+        ahead.pace.exchanged(time.monotonic() - begun, len(reply.leases))
         ahead.rested(leases.idle())
         ahead.replied({lease.priority for lease in reply.leases}, leases.in_hand)
         # Heard before the jobs start: a line of quick ones would be done before the pump goes on.

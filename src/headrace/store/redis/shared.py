@@ -21,6 +21,7 @@ class OnRedis:
     url = HiddenUrl()
     driver: Driver
     leases_in_jobs = False
+    in_process = False
     batch = BATCH
     put_at_once: int | None = PUT_AT_ONCE
     jobs_expire = False

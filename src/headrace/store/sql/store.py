@@ -75,6 +75,7 @@ class SqlStore(ABC):
     """A store whose rules are those of `headrace.store.sql`."""
 
     leases_in_jobs = False
+    in_process = False
     batch = 500
     facets = CORE_FACETS | {
         Facet.TAGS, Facet.STATISTICS, Facet.SETTINGS, Facet.RELATIONS, Facet.LANES, Facet.QUEUES, Facet.EDIT,

@@ -60,6 +60,7 @@ class SqliteStore(SqlStore):
     [Put(id='1', created=True)]
     """
 
+    in_process = True
     put_at_once = None
 
     def __init__(

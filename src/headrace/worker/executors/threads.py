@@ -65,7 +65,7 @@ class ThreadExecutor:
         else:
             self._line.extend(runs)
         all_asleep = len(self._asleep) == len(self._threads)
-        if self._took >= 1 and not (all_asleep and self._leases.ahead.rate >= MANY):
+        if self._took >= 1 and not (all_asleep and self._leases.ahead.pace.rate >= MANY):
             self._wake(len(self._line) - self._lent)  # the thread that brings them takes one
         elif all_asleep:
             self._wake(1)
