@@ -105,6 +105,35 @@ def test_a_job_of_higher_priority_starts_before_the_leases_in_hand(monkeypatch: 
             gate.release(50)
 
 
+def test_a_process_that_may_start_so_many_jobs_takes_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Although spare leases wait when it asks for more: it would never get to know that the last has started."""
+    started: SimpleQueue[int] = SimpleQueue()
+    gate = threading.Semaphore(0)
+    with closing(Headrace("sqlite:///:memory:")) as app:
+
+        @app.task(name="job")
+        def job(number: int) -> None:
+            started.put(number)
+            assert gate.acquire(timeout=20)
+
+        app.store.run(app.store.open(SessionInfo(id="s", name="s", timeout=15_000)))
+        app.enqueue_many([job.call(number) for number in range(50)])
+        with closing(Pump(app, "s", queues=["default"], slots=1, max_jobs=5)) as pump:
+            leases = pump.leases
+            monkeypatch.setattr(leases.ahead, "spare", lambda: 2)
+            pump._exchange()
+            assert (leases.in_hand, leases.left) == (3, 2)
+            assert started.get(timeout=20) == 0
+            gate.release()
+            assert started.get(timeout=20) == 1
+            monkeypatch.setattr(leases.ahead, "spare", lambda: 10)
+            leases.ahead.due_at -= 60
+            pump._exchange()
+            assert (leases.in_hand, leases.left) == (4, 0)
+            leases.stopping = True
+            gate.release(50)
+
+
 @pytest.mark.parametrize("url", ["sqlite", "redis"], indirect=True)
 def test_the_store_rings_a_busy_worker_for_an_urgent_job(url: str) -> None:
     """A small exchange takes it and settles nothing; it starts next, and the line goes on after it."""

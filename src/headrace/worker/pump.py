@@ -205,7 +205,7 @@ class Pump:
             self._renewals.put_new_tokens(outcomes)
         spare = 0 if leases.stopping or session.gone else ahead.wanted(len(outcomes), free)
         if leases.left is not None:
-            spare = min(spare, leases.left - free)
+            spare = min(spare, leases.left - max(free, 0))
         above = ahead.above if spare else None
         take = self.session.asking.take(max(free, 0), spare, above) if free > 0 or spare > 0 else None
         if not outcomes and take is None:
