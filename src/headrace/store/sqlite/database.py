@@ -28,6 +28,7 @@ from headrace.records import Ref
 from headrace.store import forks
 from headrace.store.sql.transaction import Transaction
 from headrace.store.sqlite import guard
+from headrace.store.sqlite.copier import LOG_PAGES_AT_MOST, Copier
 from headrace.store.sqlite.guard import BUSY, INTERRUPTED, REPLACED, Hold, held, hold_on, let_go
 from headrace.store.sqlite.opening import (
     LOG_PAGES,
@@ -88,6 +89,7 @@ class Database:
         self._pragmas = pragmas or {}
         self._idle: list[Connection] = []
         self._look_at = 0.0
+        self._copier: Copier | None = None
         if not self.in_memory:
             check_file_system(self.path, immutable, mount_table)
         try:
@@ -215,10 +217,19 @@ class Database:
         assert hold is not None
         if is_mine(hold.turn):
             raise StoreBusy(INTERRUPTED.format(self.path))
+        copier = self._copier
+        if copier is not None and copier.pages >= LOG_PAGES_AT_MOST:
+            copier.give_up()
+            copier = None
         since = time.monotonic()
         with hold.turn:
             hold.keep_others_out(since)
-            connection.wal_autocheckpoint(log_pages)
+            # (A thread that copies the log relies on locks that are lost where there is another copy of SQLite.)
+            if copier is None or hold.locked:
+                copier = None
+                connection.wal_autocheckpoint(log_pages)
+            else:
+                connection.set_wal_hook(self._committed)
             try:
                 answer = self._inside(connection, begin, work)
                 if hold.lost():
@@ -227,7 +238,20 @@ class Database:
                 connection.wal_autocheckpoint(LOG_PAGES)
                 if hold.locked:
                     hold.let_others_in()
+            if copier is not None and copier.pages >= log_pages:
+                copier.start()
         return answer
+
+    def _committed(self, _: apsw.Connection, __: str, pages: int) -> int:
+        """Called by SQLite, with how many pages the log has now."""
+        if self._copier is not None:
+            self._copier.pages = pages
+        return apsw.SQLITE_OK
+
+    def copy_log_aside(self) -> None:
+        """From now on a thread copies the log into the file: a worker writes much, and does not wait for that."""
+        if self._copier is None and not (self.in_memory or self._immutable):
+            self._copier = Copier(self.connect(), self.connect())
 
     @staticmethod
     def _inside(connection: Connection, begin: str, work: Callable[[apsw.Connection], T]) -> T:
@@ -311,6 +335,10 @@ class Database:
 
     def close(self, hold: Hold | None = None) -> None:
         """Close what is idle. (Operations in flight in other threads close theirs when they end.)"""
+        copier = self._copier
+        if copier is not None and (hold is None or copier.connection.hold is hold):
+            self._copier = None
+            copier.close()
         for connection in list(self._idle):
             if hold is None or connection.hold is hold:
                 with suppress(ValueError):  # another thread has just taken it
@@ -322,6 +350,9 @@ class Database:
         if not self.in_memory:
             forks.abandoned.extend(self._idle)
             self._idle = []
+            if self._copier is not None:
+                self._copier.leave_to_parent()
+                self._copier = None
 
 
 # -- transactions ------------------------------------------------------------------------------------

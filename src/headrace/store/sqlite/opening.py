@@ -28,7 +28,7 @@ pages over and over, of which only the last versions are copied. That is quick, 
 tenth of what a put costs, if it is done four times as often."""
 LOG_PAGES_OF_BATCHES = 2_000
 """The same at the end of any other transaction. Their pages are different ones, and each 1,000 of them take about 3 ms
-of processor time. A drain writes as much in all."""
+of processor time. A drain writes as much in all. (In a worker a thread copies them: see `copier`.)"""
 LOG_PAGES_OF_LARGE_BATCHES = 1_000
 """The same of a step that brings in large bodies. No page of these is written twice, so all of them are copied."""
 

@@ -227,6 +227,7 @@ class SqliteStore(SqlStore):
 
     def waiter(self, session: str, queues: Sequence[str]) -> Waiter:
         names = Names(queues)
+        self._db.copy_log_aside()
         return self._wakeups.worker(session, names.given, lambda: self._look(lambda tx: has_work(tx, names)))
 
     def sweep(self, *, every: int | None = None) -> Operation[Swept]:
