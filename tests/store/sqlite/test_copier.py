@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from headrace.store.sqlite import copier, database
-from headrace.store.sqlite.copier import Copier
+from headrace.store.sqlite.copier import ROUNDS, Copier
 from headrace.store.sqlite.opening import LOG_PAGES_OF_BATCHES
 from headrace.store.sqlite.store import SqliteStore
 from processes import environment
@@ -52,6 +52,31 @@ def test_a_thread_copies_the_log_which_begins_anew(path: Path, store: SqliteStor
     assert found.pages >= LOG_PAGES_OF_BATCHES
     store.run(store.put(jobs(2)))
     assert found.pages < 100
+    assert healthy(path)
+
+
+def test_a_log_that_writers_do_not_let_alone_begins_anew(
+    path: Path, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever moment of theirs a copy ends in: it is copied once for as many pages, not once for each commit."""
+    monkeypatch.setattr(copier, "MOMENT", PATIENCE)  # however slow this disk is
+    found = as_worker(store)
+    copies = 0
+    copy = found._copy
+
+    def counted() -> int:
+        nonlocal copies
+        copies += 1
+        return copy()
+
+    found._copy = counted  # type: ignore[method-assign]
+    written = before = 0
+    while written < 3 * LOG_PAGES_OF_BATCHES:
+        store.run(store.put(jobs(30)))
+        written += found.pages - before if found.pages > before else found.pages
+        before = found.pages
+    found._wait()
+    assert 2 <= copies <= 4 * 2 * ROUNDS
     assert healthy(path)
 
 
@@ -104,13 +129,15 @@ def test_writers_are_kept_out_for_a_moment_only(
     found = as_worker(store)
     disk = SlowDisk(found, monkeypatch)
     store.run(store.put(jobs(100)))
-    copying = threading.Thread(target=found._copy_alone)
+    alone: list[bool] = []
+    copying = threading.Thread(target=lambda: alone.append(found._copy_alone()))
     copying.start()
     assert disk.begun.wait(PATIENCE)
     store.run(store.put(jobs(100)))  # the moment is over some time
     assert copying.is_alive(), "the disk is still slow"
     disk.go.set()
     copying.join(PATIENCE)
+    assert alone == [False]
     assert not found._gate.in_transaction
     assert healthy(path)
 

@@ -73,11 +73,10 @@ class Copier:
 
     def _work(self) -> None:
         try:
-            left = self.pages - self._copy()
             for _ in range(ROUNDS):
-                if left <= 0:
+                left = self.pages - self._copy()
+                if left <= FEW_PAGES and self._copy_alone():
                     break
-                left = self.pages - (self._copy() if left > FEW_PAGES else self._copy_alone())
         except apsw.BusyError:
             pass  # another process copies it, or writes for long
         except apsw.Error as error:
@@ -85,7 +84,8 @@ class Copier:
         finally:
             self._thread = None
 
-    def _copy_alone(self) -> int:
+    def _copy_alone(self) -> bool:
+        """Copy the rest while nobody writes. False: it took too long, and others may have written."""
         me = guard.enter()
         try:
             self._gate.execute("BEGIN IMMEDIATE")
@@ -95,18 +95,22 @@ class Copier:
         timer.daemon = True
         timer.start()
         try:
-            return self._copy()
+            self._copy()
         finally:
             timer.cancel()
-            self._let_writers_in()
+            alone = self._let_writers_in()
             timer.join()
+        return alone
 
-    def _let_writers_in(self) -> None:
+    def _let_writers_in(self) -> bool:
+        """Returns whether they were kept out until now."""
         with self._gate_turn:
             me = guard.enter()
             try:
-                if self._gate.in_transaction:
+                shut = self._gate.in_transaction
+                if shut:
                     self._gate.execute("ROLLBACK")
+                return shut
             finally:
                 guard.leave(me)
 
