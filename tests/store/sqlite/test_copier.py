@@ -211,6 +211,24 @@ def test_trouble_with_a_copy_is_not_that_of_a_writer(store: SqliteStore, caplog:
     found.connection.hold = None
 
 
+def test_without_threads_nothing_fails_and_nobody_is_kept_out(
+    path: Path, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process may have as many as it can have, or be about to end."""
+
+    def no_thread(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    found = as_worker(store)
+    monkeypatch.setattr(threading.Thread, "start", no_thread)
+    fill(store, LOG_PAGES_OF_BATCHES)
+    assert found._thread is None
+    found._work()  # the one that keeps writers out for a moment only is not to be had, either
+    assert not found._gate.in_transaction
+    store.run(store.put(jobs(2)))
+    assert healthy(path)
+
+
 def test_a_child_has_no_thread_to_wait_for(path: Path, store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     found = as_worker(store)
     disk = SlowDisk(found, monkeypatch)

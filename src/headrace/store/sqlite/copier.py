@@ -53,8 +53,11 @@ class Copier:
     def start(self) -> None:
         """Copy the log, if that is not being done. One thread at a time may call this."""
         if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name="headrace-copier", daemon=True)
-            self._thread.start()
+            self._thread = thread = threading.Thread(target=self._work, name="headrace-copier", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # no thread is to be had: what was committed is committed all the same
+                self._thread = None
 
     def close(self) -> None:
         """Let a copy that has begun end."""
@@ -79,7 +82,7 @@ class Copier:
                     break
         except apsw.BusyError:
             pass  # another process copies it, or writes for long
-        except apsw.Error as error:
+        except (apsw.Error, RuntimeError) as error:
             log.debug("the log could not be copied: %s", error)  # what keeps it from that, the next commit meets, too
         finally:
             self._thread = None
@@ -93,13 +96,13 @@ class Copier:
             guard.leave(me)
         timer = threading.Timer(MOMENT, self._let_writers_in)
         timer.daemon = True
-        timer.start()
         try:
+            timer.start()
             self._copy()
         finally:
             timer.cancel()
             alone = self._let_writers_in()
-            timer.join()
+        timer.join()
         return alone
 
     def _let_writers_in(self) -> bool:
