@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import argparse
 import sys
 from pathlib import Path
 
@@ -10,11 +11,22 @@ from bench.tools import Report
 
 
 def main() -> int:
+    rows = load_rows()
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.growth",
+        description="What surrounds jobs, small against large, in one run.",
+        epilog="rows:\n" + "\n".join(f"  {name}" for name in rows),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("word", nargs="*", help="only rows whose names contain all of these words")
+    words = parser.parse_args().word
+    chosen = {name: measure for name, measure in rows.items() if all(word in name for word in words)}
+    if not chosen:
+        parser.error(f"no row has {' and '.join(words)} in its name.")
     report = Report("Flat as the work grows")
-    for name, measure in load_rows().items():
-        if all(word in name for word in sys.argv[1:]):
-            print(f"{name}:", flush=True)
-            measure(report)
+    for name, measure in chosen.items():
+        print(f"{name}:", flush=True)
+        measure(report)
     return report.show()
 
 
