@@ -43,7 +43,7 @@ HEAD = ("what", "value", "bar", "verdict")
 
 def _number(value: float, unit: str) -> str:
     if unit == "%":
-        return f"{value * 100:.0f} %"
+        return f"{value * 100:.{0 if value >= 0.1 else 1}f} %"
     return f"{value:,.0f} {unit}" if value >= 100 else f"{value:.2f} {unit}"
 
 

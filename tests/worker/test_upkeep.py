@@ -13,7 +13,7 @@ from headrace.store.contract import Swept
 from headrace.worker import upkeep
 from headrace.worker.upkeep import SWEEP_EVERY, Upkeep
 
-ASK_SECONDS = 15.1
+ASK_SECONDS = 10.1
 """How often one of many idle workers looks for work, at most: see the waiter on Redis."""
 
 

@@ -346,7 +346,7 @@ class Pump:
             reply, sent = session.insist(request), None
         else:
             session.find_out_when(reply)
-        session.is_alive(reply.ends, reply.now, sent)
+        session.is_alive(reply.ends, reply.now, sent, idle=reply.holds_nothing)
         self.leases.ahead.replied({lease.priority for lease in reply.leases}, self.leases.in_hand)
         self._apply_reply((), take, reply)
 

@@ -17,6 +17,8 @@ log = logging.getLogger("headrace.worker")
 
 SHARE = 3
 """Held leases are checked this often within a session's time-out, or within their own if that is shorter."""
+IDLE = 2
+"""Where none is held, this many times as seldom."""
 LEAST_SECONDS = 0.05
 """But not more often than this."""
 NEWS_SECONDS = 0.1
@@ -50,7 +52,7 @@ class Renewals:
 
         Not while an exchange is under way: it may be handing something out. Where leases live in jobs there is no need.
         """
-        due = now - self.compared_at >= self.seconds
+        due = now - self.compared_at >= self.seconds * (1 if self._leases.in_hand else IDLE)
         return due and self._session.unanswered is None and not self._session.store.leases_in_jobs
 
     def agree(self) -> None:

@@ -33,7 +33,7 @@ may take them (or a quarter of the time-out, if that is less)."""
 
 RENEW_AGAIN = 500
 """Milliseconds after which a renewal that failed is repeated."""
-IDLE_SLACK = 7_000
+IDLE_SLACK = 4_000
 """A session that runs no job is renewed no later than this many milliseconds before others may take it for dead (but
 three times within its time-out, if that is short): should it be cut off, nothing but its process has to start again."""
 
@@ -41,14 +41,14 @@ three times within its time-out, if that is short): should it be cut off, nothin
 def renew_within(timeout: int, *, idle: bool) -> int:
     """How many milliseconds after its last renewal a session is to be renewed, by whichever thread or process does so.
 
-    For an idle one it is a little more than half of its time-out: many idle workers ask once within it, and so need
-    one renewal in between.
+    For an idle one it is a little more than two thirds of its time-out: by then its pump has most likely looked for
+    work, or renewed it.
 
     >>> renew_within(15_000, idle=False), renew_within(15_000, idle=True), renew_within(2_000, idle=True)
-    (5000, 8000, 666)
+    (5000, 11000, 666)
     """
     often = timeout // 3
-    return max(often, min(timeout * 8 // 15, timeout - IDLE_SLACK)) if idle else often
+    return max(often, min(timeout * 11 // 15, timeout - IDLE_SLACK)) if idle else often
 
 
 LONGEST_GRACE = 1_000
@@ -99,7 +99,7 @@ class Session:
         self.unanswered: tuple[int, Sequence[Outcome]] | None = None
         """An exchange that has or has not reached the store."""
         self.renewed = 0
-        """When the last request that renewed the session was sent, on the steady clock."""
+        """When the last request that renewed the session was sent, on the steady clock; or answered, if it is idle."""
         self._sent = 0
         """When the last request of all was."""
 
@@ -156,15 +156,18 @@ class Session:
                 self._ledger.ask_to_stop()
         return renewal
 
-    def is_alive(self, ends: int | None, now: int, sent: int | None = None) -> None:
-        """The store has answered what it answers to a live session only: it lives on from when it was asked."""
+    def is_alive(self, ends: int | None, now: int, sent: int | None = None, *, idle: bool = False) -> None:
+        """The store has answered what it answers to a live session only: it lives on from when it was asked.
+
+        Or from now on, if it is `idle`, and so has nothing that others could take: what it will have it asks for later.
+        """
         sent = self._sent if sent is None else sent
         lasts = self.timeout if ends is None else min(self.timeout, ends - now)
         self.sure_until = sent + lasts - min(MARGIN, lasts // 4)
         if not self.store.leases_in_jobs:  # what keeps single jobs keeps no session
-            self.renewed = sent
+            self.renewed = self.steady() if idle else sent
             if self._ledger is not None:
-                self._ledger.renewed(sent)
+                self._ledger.renewed(self.renewed)
 
     def still_ours(self, leases: Sequence[Lease]) -> Sequence[Lease]:
         """The leases that still count, if the answer took so long that they may have run out meanwhile."""

@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 ASK_SECONDS = 5.0
 """How often a sleeper asks for what it may have missed."""
-SELDOM = 3
+SELDOM = 2
 """How many times as long it may wait for that where there are many: others ask as well."""
 WITHOUT_CHANNEL_SECONDS = 1.0
 """And one that may not subscribe."""
