@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headrace.store")
 
-LOG_PAGES_AT_MOST = 12_000
+LOG_PAGES_AT_MOST = 40_000
 """From here on it is a commit that copies the log, and waits."""
 ROUNDS = 6
 """So often what was added meanwhile is copied. After that the next commit asks again."""
