@@ -17,8 +17,8 @@ log = logging.getLogger("headrace.worker")
 
 SHARE = 3
 """Held leases are checked this often within a session's time-out, or within their own if that is shorter."""
-IDLE = 2
-"""Where none is held, this many times as seldom."""
+IDLE = 1.8
+"""Where none is held, this many times as seldom: a pump that looks every second is just in time for its supervisor."""
 LEAST_SECONDS = 0.05
 """But not more often than this."""
 NEWS_SECONDS = 0.1

@@ -86,7 +86,7 @@ def test_where_more_workers_ask_each_comes_less_often(store: RedisStore, clock: 
 def test_where_there_are_many_a_sleeper_asks_less_often(make: Callable[..., RedisStore], server: Server) -> None:
     store = make(url=f"{server.url}?ns=crowd")
     worker = Worker(store, SystemClock())
-    for count, seconds in ((0, "5.000"), (200, "15.000")):
+    for count, seconds in ((0, "5.000"), (200, "10.000")):
         open_sessions(store, count)
         sweep(store)
         store.driver.command("HDEL", store.keys.known[1], "swept")
