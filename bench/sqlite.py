@@ -51,7 +51,19 @@ huey = SqliteHuey(filename="huey.db", fsync=False, journal_mode="wal", results=F
 @huey.task()
 def noop(number):
     pass
+
+def fill_and_watch(jobs):
+    for number in range(jobs):
+        noop(number)
+    print("filled", flush=True)
+    while huey.pending_count() == jobs:
+        time.sleep(0.001)
+    start, left = time.perf_counter(), huey.pending_count()
+    while huey.pending_count():
+        time.sleep(0.01)
+    print(left / (time.perf_counter() - start))
 """
+"""Run in processes of its own: it brings another copy of SQLite, beside which headrace has to lock more."""
 
 
 class Bench:
@@ -258,34 +270,17 @@ class Bench:
         """Huey's own consumer, one process, synchronous = OFF; jobs per second by the time its queue takes to empty."""
         for leftover in self.folder.glob("huey.db*"):
             leftover.unlink()
-        sys.modules.pop("bench_huey", None)
-        import bench_huey
-
-        jobs = self.jobs // 4
-        for number in range(jobs):
-            bench_huey.noop(number)
-        command = [
-            sys.executable,
-            "-m",
-            "huey.bin.huey_consumer",
-            "bench_huey.huey",
-            "-w",
-            "1",
-            "-q",
-            "-n",
-            "-d",
-            "0.001",
-        ]
-        process = subprocess.Popen(command, cwd=self.folder, stderr=subprocess.DEVNULL)
-        while bench_huey.huey.pending_count() == jobs:
-            time.sleep(0.001)
-        start, left = time.perf_counter(), bench_huey.huey.pending_count()
-        while bench_huey.huey.pending_count():
-            time.sleep(0.01)
-        took = time.perf_counter() - start
-        process.terminate()
-        process.wait()
-        return left / took
+        consumer = ["-m", "huey.bin.huey_consumer", "bench_huey.huey", "-w", "1", "-q", "-n", "-d", "0.001"]
+        filler = [sys.executable, "-c", f"import bench_huey; bench_huey.fill_and_watch({self.jobs // 4})"]
+        with subprocess.Popen(filler, cwd=self.folder, stdout=subprocess.PIPE, text=True) as watcher:
+            assert watcher.stdout is not None
+            watcher.stdout.readline()
+            process = subprocess.Popen([sys.executable, *consumer], cwd=self.folder, stderr=subprocess.DEVNULL)
+            try:
+                return float(watcher.stdout.readline())
+            finally:
+                process.terminate()
+                process.wait()
 
 
 def main() -> int:
