@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from typing import Any
 
 import pytest
 
@@ -241,6 +242,32 @@ def test_jobs_that_end_are_no_reason_to_check_leases(server: Server, monkeypatch
         app.worker(slots=4, session_timeout="1 hour").run_until_empty()
         assert app.stats("default").run.count == 1_000
         assert renewed == []
+
+
+def test_a_job_for_an_idle_worker_takes_two_exchanges(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that waits for it, and one that settles it: the hint that came beside the job is no reason for another."""
+    with closing(Headrace(f"{server.url}?ns=trickle")) as app:
+        work = app.task(name="work")(lambda: None)
+        exchange, made = app.store.exchange, []
+
+        def counted(session: str, number: int, *arguments: Any, **more: Any) -> Operation[ExchangeReply]:
+            made.append(number)
+            return exchange(session, number, *arguments, **more)
+
+        def waits() -> bool:
+            return int(server.client().info("clients")["blocked_clients"]) == 1
+
+        monkeypatch.setattr(app.store, "exchange", counted)
+        worker = app.worker(slots=4).start()
+        try:
+            until(waits)
+            before = len(made)
+            for number in range(1, 6):
+                work.enqueue()
+                until(lambda number=number: len(made) >= before + 2 * number and waits())  # type: ignore[misc]
+            assert len(made) == before + 2 * 5
+        finally:
+            worker.stop()
 
 
 def test_delayed_jobs_do_not_wait_for_an_idle_server_to_look_at_its_clock(private: Callable[..., Server]) -> None:
