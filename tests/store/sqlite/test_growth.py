@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -231,6 +232,23 @@ def test_every_worker_hears_of_a_job_that_will_be_due(store: SqliteStore, later:
     waiters = asleep(store, 5)
     store.run(store.put(jobs(1, **later)))
     assert woken(waiters) == 5
+
+
+def test_a_worker_that_was_woken_takes_without_a_look_before(store: SqliteStore) -> None:
+    """One that asks unasked looks first, which writes nothing if there is nothing."""
+    session = Session(store, "sleeper")
+    with closing(store.waiter("sleeper", ["default"])) as waiter:
+        waiter.arm()
+        with counted(store) as seen:
+            assert not session.exchange(take=Take(("default",), 1)).leases
+        assert seen.writes == 0
+        store.run(store.put(jobs(2)))
+        assert waiter.wait(1)
+        for looks in (0, 1):
+            waiter.arm()
+            with counted(store) as seen:
+                assert session.exchange(take=Take(("default",), 1)).leases
+            assert (seen.writes, seen.statements.count("holds_any")) == (1, looks)
 
 
 def test_a_worker_that_is_full_is_not_woken_for_work_but_to_stop_a_job(store: SqliteStore) -> None:

@@ -210,7 +210,8 @@ class SqliteStore(SqlStore):
         def then(reply: ExchangeReply) -> None:
             self._wakeups.note_room(request, reply)
 
-        if request.outcomes or request.started or request.take is None:
+        woken = self._wakeups.was_woken(request.session)
+        if woken or request.outcomes or request.started or request.take is None:
             return Step(lambda tx: settle.exchange(tx, request), then=then)
         return Step(
             lambda tx: settle.exchange(tx, request),

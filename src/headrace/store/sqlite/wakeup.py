@@ -115,7 +115,7 @@ class WaiterMap:
 
     def some_worker_sleeps(self, first: int = 0) -> bool:
         # (Written out: every put asks.)
-        return self._map.find(_WORKER, _STATES + first, _STATES + _HIGH.unpack_from(self._map, 0)[0]) >= 0
+        return self._map.find(_BYTE[WORKER], _STATES + first, _STATES + _HIGH.unpack_from(self._map, 0)[0]) >= 0
 
     def ring(self, queue: str, priority: int) -> None:
         """There is an urgent job: have a worker with a line of less urgent ones take it, if none sleeps."""
@@ -143,8 +143,7 @@ class WaiterMap:
     @property
     def listened_until(self) -> int:
         """Until when a subscriber reads events, on the steady clock; 0: there never was one."""
-        until: int = _TIME.unpack_from(self._map, _UNTIL_AT)[0]
-        return until
+        return int(_TIME.unpack_from(self._map, _UNTIL_AT)[0])
 
     @listened_until.setter
     def listened_until(self, steady: int) -> None:
@@ -153,16 +152,14 @@ class WaiterMap:
     @property
     def swept(self) -> int:
         """When a process last began to sweep, on the steady clock; 0: there is more to sweep."""
-        steady: int = _TIME.unpack_from(self._map, _SWEPT_AT)[0]
-        return steady
+        return int(_TIME.unpack_from(self._map, _SWEPT_AT)[0])
 
     @swept.setter
     def swept(self, steady: int) -> None:
         _TIME.pack_into(self._map, _SWEPT_AT, steady)
 
     def _high(self) -> int:
-        high: int = _HIGH.unpack_from(self._map, 0)[0]
-        return high
+        return int(_HIGH.unpack_from(self._map, 0)[0])
 
     def _sleeper(self, kind: int, start: int) -> int:
         """Where in the map the next sleeper of a kind is, or -1."""
@@ -196,9 +193,8 @@ class WaiterMap:
 
     def address(self, slot: int) -> str:
         """The path of a waiter's socket. By descriptor, as it must be short and the folder's path may not be."""
-        if os.path.isdir("/proc/self/fd"):
-            return f"/proc/self/fd/{self._directory}/waiter-{slot}"
-        return str(self._folder / f"waiter-{slot}")
+        folder = f"/proc/self/fd/{self._directory}" if os.path.isdir("/proc/self/fd") else self._folder
+        return f"{folder}/waiter-{slot}"
 
     def add(self, kind: int, key: int, look: Callable[[], bool]) -> SocketWaiter:
         """Add a waiter. Raises OSError where that cannot be done. `look` says whether there is news after all."""
@@ -262,7 +258,6 @@ class WaiterMap:
         self._sender.close()
 
 
-_WORKER = bytes([WORKER])
 _BYTE = {kind: bytes([kind]) for kind in (WORKER, CLIENT, SUBSCRIBER, FULL, LINE)}
 
 
@@ -287,7 +282,7 @@ class SocketWaiter:
         self.slot = slot
         self._socket = socket_
         self._open = True
-        self._full = self.urgent = self._has_line = False
+        self._full = self.urgent = self._has_line = self.woken = False
         self._look_at = 0.0
         self._guard = threading.RLock()  # a signal handler may poke while its own thread does
 
@@ -333,6 +328,7 @@ class SocketWaiter:
     def _is_news(self, heard: bytes) -> bool:
         """A wake-up means new data, and one read covers every wake-up before it. A poke only ends the wait."""
         heard += self._rest()
+        self.woken = self.woken or NEWS in heard or URGENT in heard
         self.urgent = self.urgent or (self._has_line and URGENT in heard)
         if NEWS not in heard and (self._has_line or URGENT not in heard):
             return False
@@ -454,6 +450,11 @@ class Wakeups:
         if found is not None and found.some_worker_sleeps(first):
             found.wake_workers(self._find_work(), first)
 
+    def was_woken(self, session: str) -> bool:
+        """Whether a worker of this process was woken since it last asked: then there most likely is work for it."""
+        waiter = self._workers.get(session)
+        return waiter is not None and waiter.woken
+
     def note_room(self, request: Request, reply: ExchangeReply) -> None:
         """After an exchange: a worker that is full is not woken for work.
 
@@ -462,7 +463,7 @@ class Wakeups:
         """
         waiter = self._workers.get(request.session)
         if waiter is not None:
-            take, got = request.take, len(reply.leases)
+            take, got, waiter.woken = request.take, len(reply.leases), False
             waiter.fill(take is None or got >= take.slots, None if take is None else take.above)
             if take is not None and not got:
                 self.wake_for_work(waiter.slot + 1)
