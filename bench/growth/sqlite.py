@@ -130,7 +130,7 @@ def idle(report: Report) -> None:
         pause = store.run(store.sweep()).again_in or 1_000
         spent = 15 * cpu(lambda: store.run(store.sweep()), 15)
         spent += 15_000 / pause * len(names) * cpu(lambda: store.run(store.sweep(every=750)), 200)
-        spent += 15 / 9 * len(names) * cpu(lambda: store.run(store.renew("w1")), 200)
+        spent += (15 / 9 + 15 / 30) * len(names) * cpu(lambda: store.run(store.renew("w1")), 200)
         looks = 15 / LOOK_SECONDS
         spent += looks * len(names) * cpu(waiters[0]._look, 200)  # type: ignore[attr-defined]
         waiters[0].close()

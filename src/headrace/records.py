@@ -278,7 +278,7 @@ class ExchangeReply(Struct, frozen=True, gc=False):
     ends: int | None = None
     """Where leases live in jobs: when the first of these leases ends unless it is renewed."""
     holds_nothing: bool = False
-    """The session has no leases. (False: it has some, or the store has not looked.)"""
+    """The session has no leases. (False: it has some, or is to stop, or the store has not looked.)"""
     swept: int | None = None
     """How many milliseconds ago the store was last swept, if it says so."""
 

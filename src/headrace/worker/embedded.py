@@ -20,7 +20,7 @@ from headrace.worker.identity import introduce
 from headrace.worker.memory import resident_memory
 from headrace.worker.pump import Pump
 from headrace.worker.reconcile import reconcile
-from headrace.worker.session import MARGIN, RENEW_AGAIN, renew_within
+from headrace.worker.session import MARGIN, RENEW_AGAIN, TELL_WITHIN, renew_within
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -295,7 +295,8 @@ class Keeper:
     def renew(self) -> int:
         """Renew the session unless the pump has lately. Returns after how many milliseconds to come again."""
         sent, often = self._steady(), self._timeout // 3
-        due = self.last_renewal + renew_within(self._timeout, idle=not self._pump.leases.running)
+        idle = not self._pump.leases.running
+        due = min(self.last_renewal + renew_within(self._timeout, idle=idle), self._renewed + TELL_WITHIN)
         if sent < due:
             return min(due - sent, often)  # by then it may have jobs
         store = self._pump.app.store

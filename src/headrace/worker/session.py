@@ -38,6 +38,10 @@ IDLE_SLACK = 4_000
 three times within its time-out, if that is short): should it be cut off, nothing but its process has to start again."""
 
 
+TELL_WITHIN = 30_000
+"""Milliseconds within which an idle session is renewed all the same, which tells how much memory its process takes."""
+
+
 def renew_within(timeout: int, *, idle: bool) -> int:
     """How many milliseconds after its last renewal a session is to be renewed, by whichever thread or process does so.
 

@@ -37,7 +37,7 @@ from headrace.worker.ledger import Ledger
 from headrace.worker.logs import LogChoice
 from headrace.worker.memory import resident_memory
 from headrace.worker.process import AT_ONCE, CONFIG_VARIABLE, EXIT_BAD_APP, EXIT_OK, ProcessConfig
-from headrace.worker.session import MARGIN, RENEW_AGAIN, renew_within
+from headrace.worker.session import MARGIN, RENEW_AGAIN, TELL_WITHIN, renew_within
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
@@ -381,7 +381,7 @@ class Supervisor:
         sent = self._clock.steady()
         started = [entry.ref for entry in child.ledger.entries()]
         last = child.renewed if started else child.last_renewal
-        due = last + renew_within(child.timeout, idle=not started)
+        due = min(last + renew_within(child.timeout, idle=not started), child.renewed + TELL_WITHIN)
         if sent < due:
             return min(due - sent, child.timeout // 3)  # by then it may have jobs
         try:

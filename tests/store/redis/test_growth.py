@@ -61,6 +61,8 @@ def test_an_exchange_that_finds_nothing_says_whether_the_session_holds_anything(
     assert not worker.exchange([], worker.asks(1)).holds_nothing
     assert not worker.exchange([outcome(lease)], worker.asks(1)).holds_nothing, "the long way does not look"
     assert worker.exchange([], worker.asks(1)).holds_nothing
+    store.run(store.stop_session(worker.id))
+    assert not worker.exchange([], worker.asks(1)).holds_nothing, "so it is renewed, and hears that it is to stop"
 
 
 def test_many_idle_sessions_cost_few_commands_a_minute(store: RedisStore, clock: ManualClock, program: str) -> None:

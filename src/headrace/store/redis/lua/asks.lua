@@ -104,15 +104,15 @@ function asks.finds_nothing(session, ask)
   return absent[TICKS] or call('EXISTS', unpack(keys)) == 0
 end
 
--- The answer of such an exchange: the session is hungry. That it holds nothing, if so, saves it a renewal; how long ago there was a
--- sweep saves it asking for that. Nil: jobs have fallen due.
+-- The answer of such an exchange: the session is hungry. That it holds nothing, if so, saves it a renewal, by which one that is to
+-- stop would hear of that; how long ago there was a sweep saves it asking. Nil: jobs have fallen due.
 function asks.find_nothing(session, request, names)
   local due = call('ZRANGE', DUE, 0, 0, 'WITHSCORES')[2]
   if due and tonumber(due) <= now then
     return nil
   end
   local registered, tick = hungry_for(session), not absent[TICKS] and call('ZRANGE', TICKS, 0, 0, 'WITHSCORES')[2]
-  local holds_nothing, swept = call('EXISTS', session.held) == 0, tonumber(call('HGET', META, 'swept') or '')
+  local holds_nothing, swept = call('EXISTS', session.held) == 0 and not session.stop, tonumber(call('HGET', META, 'swept') or '')
   check_hungry(names)
   check_hungry(registered)
   even_when_full()
