@@ -7,6 +7,7 @@ import shlex
 import statistics
 from typing import Any
 
+from bench.peers.environments import ROOT
 from bench.peers.measures import CRASH_JOBS, LONG_FILL, PATIENCE, PAYLOAD
 from bench.peers.verdicts import percentile
 from headrace import __version__
@@ -221,4 +222,5 @@ def _settings(outcome: dict[str, Any]) -> str:
 def _short(command: list[str]) -> str:
     program, *rest = command
     # The database was one of its own each time.
-    return re.sub(r"redis://\S+", "$BENCH_URL", shlex.join([program.rpartition("/")[2], *rest]))
+    shown = shlex.join([program.rpartition("/")[2], *rest]).replace(f"{ROOT}/", "")
+    return re.sub(r"redis://\S+", "$BENCH_URL", shown)
