@@ -217,9 +217,9 @@ class Pump:
         ahead.pace.exchanged(time.monotonic() - begun, len(reply.leases))
         ahead.rested(leases.idle())
         ahead.replied({lease.priority for lease in reply.leases}, leases.in_hand)
-        # Heard before the jobs start: a line of quick ones would be done before the pump goes on. (If there are none it
+        # Heard before the jobs start: a line of quick ones would be done before the pump goes on. (With none to run it
         # sleeps next, and hears it then: all that a wake-up was for may have come by now.)
-        news = bool(reply.leases) and not leases.closed and self._listen(0)
+        news = bool(reply.leases or leases.in_hand) and not leases.closed and self._listen(0)
         self._renewals.news = news or self._renewals.news
         self._apply_reply(outcomes, take, reply)
         self._wants_more = self._wants_more or (news and leases.room > 0)

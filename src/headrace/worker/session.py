@@ -36,10 +36,8 @@ RENEW_AGAIN = 500
 IDLE_SLACK = 4_000
 """A session that runs no job is renewed no later than this many milliseconds before others may take it for dead (but
 three times within its time-out, if that is short): should it be cut off, nothing but its process has to start again."""
-
-
 TELL_WITHIN = 30_000
-"""Milliseconds within which an idle session is renewed all the same, which tells how much memory its process takes."""
+"""Milliseconds after which a session is renewed in any case, as that tells how much memory its process takes."""
 
 
 def renew_within(timeout: int, *, idle: bool) -> int:

@@ -452,8 +452,7 @@ class Wakeups:
 
     def was_woken(self, session: str) -> bool:
         """Whether a worker of this process was woken since it last asked: then there most likely is work for it."""
-        waiter = self._workers.get(session)
-        return waiter is not None and waiter.woken
+        return (waiter := self._workers.get(session)) is not None and waiter.woken
 
     def note_room(self, request: Request, reply: ExchangeReply) -> None:
         """After an exchange: a worker that is full is not woken for work.
@@ -463,7 +462,8 @@ class Wakeups:
         """
         waiter = self._workers.get(request.session)
         if waiter is not None:
-            take, got, waiter.woken = request.take, len(reply.leases), False
+            waiter.woken = False
+            take, got = request.take, len(reply.leases)
             waiter.fill(take is None or got >= take.slots, None if take is None else take.above)
             if take is not None and not got:
                 self.wake_for_work(waiter.slot + 1)
