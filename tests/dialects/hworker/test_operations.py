@@ -8,7 +8,7 @@ import pytest
 
 from headrace.dialects import hworker
 from headrace.dialects.hworker import Failure, Retry, Success, api
-from headrace.dialects.hworker.requests import FAILURE, GIVE_BACK, IS_BROKEN, RETRY, SUCCESS, exchange, give_back
+from headrace.dialects.hworker.requests import FAILURE, GIVE_BACK, IS_BROKEN, RETRY, SUCCESS, exchange, settle
 from headrace.errors import ArgumentsError, ConfigurationError
 from processes import eventually
 from store.redis.servers import Server
@@ -105,7 +105,7 @@ def test_who_finds_nothing_to_delete_writes_nothing(server: Server, queue: Queue
     (record,) = made._take(1)
     queue.client.delete(queue.progress_key)
     assert not made._settle(record, what)
-    assert made._driver.run(give_back([record])).settled == [False]
+    assert made._driver.run(settle([record], GIVE_BACK)).ours == [False]
     assert queue.keys == set()
 
 
@@ -285,5 +285,5 @@ def test_an_exchange_settles_and_takes_in_one_step(server: Server, queue: Queue,
     queue.push(b'["a",1]')
     (record,) = made._take(1)
     done = made._driver.run(exchange([(record, RETRY)], 5, [queue.name], 1000))
-    assert done.settled == [True]
+    assert done.ours == [True]
     assert [taken.raw for taken in done.taken] == [b'["a",1]']

@@ -136,7 +136,7 @@ class Hworker(Generic[S, J]):
             hands.close()
             if ahead:
                 with suppress(StoreError):
-                    self._driver.run(requests.give_back(list(ahead)[::-1]))
+                    self._driver.run(requests.settle(list(ahead)[::-1], requests.GIVE_BACK))
 
     def stop(self) -> None:
         """Let all workers, monitors and debuggers of this object finish what they are at, and return."""
@@ -216,9 +216,9 @@ class Hworker(Generic[S, J]):
     def _settle(self, record: Record, what: bytes) -> bool:
         """Say what became of a job; repeated until Redis answers, for as long as the job is ours."""
         while True:
-            done = self._try(requests.exchange([(record, what)], 0, (), self.options.failed_size))
+            done = self._try(requests.settle([record], what, self.options.failed_size))
             if done is not None:
-                return done.settled[0] or done.unsure
+                return done.ours[0] or done.unsure
             if self._stopping.wait(PAUSE * 10):
                 return False
 

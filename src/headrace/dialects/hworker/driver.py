@@ -68,8 +68,3 @@ class HworkerDriver(DialectDriver):
 
     def _clock_text(self, clock: Clock) -> bytes:
         return b"%d" % (clock.now() * 1000)
-
-
-def now() -> Script[int]:
-    """The server's time: what a renewal of nothing answers."""
-    return Script("renew", (b"0",), lambda reply, _: int(reply[0]) // 1000)

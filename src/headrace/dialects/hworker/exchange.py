@@ -13,9 +13,8 @@ from collections.abc import Sequence
 
 from headrace.dialects.hworker import requests
 from headrace.dialects.hworker.catalogue import Catalogue
-from headrace.dialects.hworker.driver import now
 from headrace.dialects.hworker.options import Options
-from headrace.dialects.hworker.requests import Record, batches, keep
+from headrace.dialects.hworker.requests import Record, give_back, keep, settle
 from headrace.dialects.hworker.sessions import Hold, Resting, Session
 from headrace.dialects.hworker.wire import BrokenEntry, read
 from headrace.dialects.lease_book import LeaseBook
@@ -73,7 +72,7 @@ class Exchanges:
         )
         session.seen = self._server_now = done.now // 1000
         self._asked = time.monotonic()
-        for (i, _), settled in zip(sent, done.settled[: len(sent)], strict=True):
+        for (i, _), settled in zip(sent, done.ours[: len(sent)], strict=True):
             # What an earlier attempt may have settled, whose answer got lost, is not held against us.
             verdicts[i] = Verdict.OK if settled else Verdict.ALREADY if again or done.unsure else Verdict.STALE
         session.resting = [job for job in session.resting if job not in resting]
@@ -89,7 +88,7 @@ class Exchanges:
         reply = ExchangeReply(answers, leases, self._server_now, self._come_back(session))
         session.reply(number, reply)
         if broken:  # should this fail, a monitor will bring them again
-            yield requests.exchange([(record, requests.IS_BROKEN) for record in broken], 0, (), 0)
+            yield settle(broken, requests.IS_BROKEN)
         return reply
 
     def _queues(self, take: Take | None) -> dict[str, str]:
@@ -162,7 +161,7 @@ class Exchanges:
     def renew(self, session: Session, held: Sequence[tuple[Ref, Token, str]]) -> Stepwise[Renewal]:
         if not held:
             # Of another process, or nothing in hand: all that is asked is whether the server can be reached.
-            session.seen = yield now()
+            session.seen = yield requests.now()
             return Renewal(session.seen)
         yield from self._keep_resting(session)
         ours = {ref: session.held[ref] for ref, _, _ in held if ref in session.held}
@@ -220,17 +219,13 @@ class Exchanges:
             return []
         held = self._book.without_culprits(session.held, crashed, lambda hold: hold.id)
         # The one taken first is to run first again: it is pushed last.
-        names = {hold.record: hold.id for hold in reversed(held.values())}
-        given_back = []
-        for batch in batches(list(names)):
-            done = yield requests.give_back(batch)
-            given_back += [names[record] for record, was_ours in zip(batch, done.settled, strict=True) if was_ours]
+        holds = list(held.values())[::-1]
+        given_back = yield from give_back([hold.record for hold in holds])
         if session.resting:
-            retries = [(job.hold.record, requests.RETRY) for job in session.resting]
-            yield requests.exchange(retries, 0, (), self._options.failed_size)
+            yield settle([job.hold.record for job in session.resting], requests.RETRY)
         if session.custody is not None:
             session.custody.keep({})
-        return given_back[::-1]
+        return [hold.id for hold, was_ours in zip(holds, given_back, strict=True) if was_ours][::-1]
 
 
 def _settle(session: Session, outcomes: Sequence[Outcome], verdicts: Sequence[Verdict | None]) -> list[Verdict]:

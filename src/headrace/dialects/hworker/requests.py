@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from headrace.dialects.hworker.wire import read_time
@@ -15,7 +15,7 @@ JOBS, PROGRESS, BROKEN, FAILED = 1, 2, 3, 4
 PIECE = 1_000
 """How many entries of a list a script looks at: a fraction of a millisecond."""
 BATCH = 100
-"""How many jobs a monitor gives back in one step."""
+"""How many jobs are given back in one step."""
 
 SUCCESS, RETRY, FAILURE, IS_BROKEN, GIVE_BACK = b"s", b"r", b"f", b"b", b"g"
 """What becomes of a job, as the script `exchange` calls it."""
@@ -29,14 +29,18 @@ class Record(NamedTuple):
     value: bytes
 
 
-class Exchanged(NamedTuple):
-    """The answer to an exchange. `unsure`: it was sent again, so what was not settled may have been by the first."""
+class Answer(NamedTuple):
+    """The answer to an exchange or a renewal."""
 
     now: int
     """Microseconds."""
-    settled: list[bool]
+    value: bytes
+    """The time that was written for all that was taken or renewed."""
+    ours: list[bool]
+    """Whether each record was still ours, and was settled or renewed."""
     taken: list[Record]
     unsure: bool
+    """It was sent again: what is not ours by this answer may have been settled or renewed by the first."""
 
 
 def exchange(
@@ -46,20 +50,42 @@ def exchange(
     failed_size: int,
     *,
     round_robin: bool = False,
-) -> Script[Exchanged]:
+) -> Script[Answer]:
     """Settle, then take up to `wanted` jobs from the queues with these names."""
     every, numbers = _numbered([*names, *(record.name for record, _ in outcomes)])
     arguments = [b"%d" % max(failed_size, 0), b"%d" % len(outcomes), b"%d" % wanted, b"%d" % round_robin]
     for record, what in outcomes:
         arguments += (numbers[record.name], what, record.raw, record.value)
     arguments += (numbers[name] for name in names)
+    return _about_records("exchange", arguments, every)
 
-    def read(reply: Reply, unsure: bool) -> Exchanged:
-        now, value, settled, *taken = reply
-        found = [Record(every[number - 1], raw, value) for number, raw in zip(taken[::2], taken[1::2], strict=True)]
-        return Exchanged(int(now), [byte == ord("1") for byte in settled], found, unsure)
 
-    return Script("exchange", tuple(arguments), read, keys=every)
+def settle(records: Sequence[Record], what: bytes, failed_size: int = 0) -> Script[Answer]:
+    """Say that the same has become of several jobs, and take none."""
+    return exchange([(record, what) for record in records], 0, (), failed_size)
+
+
+def renew(records: Sequence[Record], *, refresh: bool) -> Script[Answer]:
+    """Say that jobs are alive; or only look whether they are still ours."""
+    every, numbers = _numbered([record.name for record in records])
+    arguments = [b"%d" % refresh]
+    for record in records:
+        arguments += (numbers[record.name], record.raw, record.value)
+    return _about_records("renew", arguments, every)
+
+
+def _about_records(script: str, arguments: Sequence[bytes], names: tuple[str, ...]) -> Script[Answer]:
+    def read(reply: Reply, unsure: bool) -> Answer:
+        now, value, ours, *taken = reply
+        found = [Record(names[number - 1], raw, value) for number, raw in zip(taken[::2], taken[1::2], strict=True)]
+        return Answer(int(now), value, [byte == ord("1") for byte in ours], found, unsure)
+
+    return Script(script, tuple(arguments), read, keys=names)
+
+
+def now() -> Script[int]:
+    """The server's time in milliseconds: what a renewal of nothing answers."""
+    return Script("renew", (b"0",), lambda reply, _: int(reply[0]) // 1000)
 
 
 def queue(jobs: Sequence[tuple[str, bytes]]) -> Script[int]:
@@ -67,34 +93,6 @@ def queue(jobs: Sequence[tuple[str, bytes]]) -> Script[int]:
     every, numbers = _numbered([name for name, _ in jobs])
     arguments = tuple(argument for name, raw in jobs for argument in (numbers[name], raw))
     return Script("put", arguments, lambda reply, _: int(reply), keys=every, repeatable=False)
-
-
-class Renewed(NamedTuple):
-    """The answer to a renewal: the value that was written, and which of the records were still ours."""
-
-    value: bytes
-    held: list[bool]
-    unsure: bool
-    """It was sent again: what is not ours by this answer may have been renewed by the first."""
-
-
-def renew(records: Sequence[Record], *, refresh: bool) -> Script[Renewed]:
-    """Say that jobs are alive; or only look whether they are still ours."""
-    every, numbers = _numbered([record.name for record in records])
-    arguments = [b"%d" % refresh]
-    for record in records:
-        arguments += (numbers[record.name], record.raw, record.value)
-
-    def read(reply: Reply, unsure: bool) -> Renewed:
-        _, value, held = reply
-        return Renewed(value, [byte == ord("1") for byte in held], unsure)
-
-    return Script("renew", tuple(arguments), read, keys=every)
-
-
-def give_back(records: Sequence[Record]) -> Script[Exchanged]:
-    """Jobs to the front of their queues, as a monitor does. A record that was refreshed since is left alone."""
-    return exchange([(record, GIVE_BACK) for record in records], 0, (), 0)
 
 
 class Looked(NamedTuple):
@@ -152,35 +150,42 @@ def keep(records: Sequence[Record], timeout: float, *, refresh: bool = True) -> 
         return []
     renewed = yield renew(records, refresh=refresh)
     kept: list[Record | None] = []
-    for record, ours in zip(records, renewed.held, strict=True):
+    for record, ours in zip(records, renewed.ours, strict=True):
         new = record._replace(value=renewed.value) if refresh else record
         kept.append(new if ours else None)
     if renewed.unsure and refresh and None in kept:
         found = yield from _look_again(records, timeout)
-        kept = [new or found.get((old.name, old.raw)) for old, new in zip(records, kept, strict=True)]
+        kept = [new or found.get(old) for old, new in zip(records, kept, strict=True)]
     return kept
 
 
-def _look_again(records: Sequence[Record], timeout: float) -> Stepwise[dict[tuple[str, bytes], Record]]:
+def _look_again(records: Sequence[Record], timeout: float) -> Stepwise[dict[Record, Record]]:
     """After a renewal whose answer got lost: it may have been done, and then the value is one that we have not seen.
 
     A record that was ours less than a time-out ago is ours still: no monitor was allowed to give it to anyone.
     """
     ours = {}
-    old = {(record.name, record.raw): record for record in records}
     for name in dict.fromkeys(record.name for record in records):
         looked = yield entries(name, PROGRESS)
-        for raw, value in looked.found:
-            before = old.get((name, raw))
-            seen = None if before is None else read_time(before.value)
-            if seen is not None and looked.now - seen < timeout * 10**6:
-                ours[name, raw] = Record(name, raw, value)
+        values = dict(looked.found)
+        for record in records:
+            seen = read_time(record.value)
+            fresh = seen is not None and looked.now - seen < timeout * 10**6
+            if fresh and record.name == name and record.raw in values:
+                ours[record] = record._replace(value=values[record.raw])
     return ours
 
 
-def batches(records: Sequence[Record]) -> Iterator[Sequence[Record]]:
+def give_back(records: Sequence[Record]) -> Stepwise[list[bool]]:
+    """Jobs to the front of their queues, in batches, as a monitor does; whether each was still as recorded.
+
+    A record that was refreshed since is left alone.
+    """
+    given_back: list[bool] = []
     for first in range(0, len(records), BATCH):
-        yield records[first : first + BATCH]
+        answer = yield settle(records[first : first + BATCH], GIVE_BACK)
+        given_back += answer.ours
+    return given_back
 
 
 def _numbered(names: Sequence[str]) -> tuple[tuple[str, ...], dict[str, bytes]]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 from headrace.dialects.base import OwnerlessStore
 from headrace.dialects.hworker import find, requests
 from headrace.dialects.hworker.catalogue import Catalogue
-from headrace.dialects.hworker.driver import HworkerDriver, Keys, now
+from headrace.dialects.hworker.driver import HworkerDriver, Keys
 from headrace.dialects.hworker.exchange import Exchanges
 from headrace.dialects.hworker.options import parse_url
 from headrace.dialects.hworker.requests import BROKEN, FAILED, JOBS, PROGRESS
@@ -130,7 +130,7 @@ class HworkerStore(RedisDialect, OwnerlessStore[Session]):
 
         def work() -> Stepwise[int]:
             self.book.get(session.id)
-            moment: int = yield now()
+            moment: int = yield requests.now()
             if self.book.open(session, moment):
                 self._warn_of_strangers(session.queues)
             return moment

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from headrace.dialects.hworker.requests import PROGRESS, Record, batches, entries, give_back
+from headrace.dialects.hworker.requests import PROGRESS, Record, entries, give_back
 from headrace.dialects.hworker.wire import PHANTOM, read_time
 from headrace.dialects.on_redis import Stepwise
 
@@ -36,12 +36,11 @@ class Monitor:
         records = [Record(name, raw, value) for raw, value in looked.found]
         self._forget_all_but(name, records)
         expired = [record for record in records if looked.now - self._started(record, looked.now) > self._limit]
+        given_back = yield from give_back(expired)
         done = Sweep([], [])
-        for batch in batches(expired):
-            answer = yield give_back(batch)
-            for record, was_there in zip(batch, answer.settled, strict=True):
-                if record.raw != PHANTOM:
-                    (done.given_back if was_there else done.refreshed).append(record.raw)
+        for record, was_there in zip(expired, given_back, strict=True):
+            if record.raw != PHANTOM:
+                (done.given_back if was_there else done.refreshed).append(record.raw)
         return done
 
     def _started(self, record: Record, now: int) -> int:
