@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 from headrace.dialects.on_redis import DialectDriver
-from headrace.store.redis.addresses import Place
+from headrace.store.redis.keys import Keys as RedisKeys
 from headrace.store.redis.operation import Script
 from headrace.store.redis.scripts import Scripts
 from headrace.values.clock import Clock
@@ -16,7 +16,7 @@ KINDS = {"jobs": "list", "progress": "hash", "broken": "hash", "failed": "list"}
 """What there is for each queue, in the order in which every script gets it, and of which type it is."""
 
 
-class Keys:
+class Keys(RedisKeys):
     """Where queues keep what they have.
 
     >>> Keys().of("mail")[0]
@@ -25,11 +25,9 @@ class Keys:
     'hworker-failed-queue'
     """
 
-    prefix = "hworker-"
-    known: tuple[str, ...] = ()
-    """None are the same for all requests: each says which queues it is about."""
-
     def __init__(self, failed_key: str | None = None) -> None:
+        self.prefix = "hworker-"
+        self.known = ()  # none are the same for all requests: each says which queues it is about
         self._failed_key = failed_key
 
     def of(self, name: str) -> tuple[str, str, str, str]:
@@ -52,19 +50,16 @@ class HworkerDriver(DialectDriver):
 
     SCRIPTS = Scripts("headrace.dialects.hworker")
     READS = frozenset({"counts", "entries"})
-
-    def __init__(self, place: Place, keys: Keys, clock: Clock | None = None) -> None:
-        super().__init__(place, cast("Any", keys), clock)
-        self.names = keys
+    keys: Keys
 
     def with_keys(self, keys: Keys) -> HworkerDriver:
         """The same connections for a queue with other keys."""
         other = copy.copy(self)
-        other.names = keys
+        other.keys = keys
         return other
 
     def _script_keys(self, script: Script[Any]) -> Sequence[bytes]:
-        return [key.encode() for name in script.keys for key in self.names.of(name)]
+        return [key.encode() for name in script.keys for key in self.keys.of(name)]
 
     def _clock_text(self, clock: Clock) -> bytes:
         return b"%d" % (clock.now() * 1000)

@@ -74,7 +74,7 @@ class ListWaiter(BlockingWaiter):
         super().__init__()
         self._driver = driver
         self._has_room = has_room
-        self._lines = [_Line(driver.names.of(name)[0]) for name in dict.fromkeys(names)]
+        self._lines = [_Line(driver.keys.of(name)[0]) for name in dict.fromkeys(names)]
         self._pause = 0.0
         self._look_at: float | None = None
         self._armed = True
