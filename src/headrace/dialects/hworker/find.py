@@ -11,7 +11,7 @@ import msgspec
 from headrace.dialects.hworker import requests
 from headrace.dialects.hworker.catalogue import Catalogue
 from headrace.dialects.hworker.requests import BROKEN, FAILED, JOBS, PROGRESS, entries, remove, walk
-from headrace.dialects.hworker.wire import PHANTOM, BrokenEntry, read, to_milliseconds
+from headrace.dialects.hworker.wire import PHANTOM, BrokenEntry, read, read_time
 from headrace.dialects.on_redis import Stepwise
 from headrace.records import Counts, Filter, Page, Snapshot, State
 
@@ -121,11 +121,11 @@ def snapshot(catalogue: Catalogue, entry: Entry) -> Snapshot:
     """All that the wire tells about a job; what it does not tell is zero or nothing."""
     task = catalogue.shown_task(entry.name)
     try:
-        payload = read(entry.raw)[1]
-        body = catalogue.body(task, payload)
+        body = catalogue.body(task, read(entry.raw)[1])
     except BrokenEntry:
         body = entry.raw
-    at = to_milliseconds(entry.value) if entry.value else None
+    started = read_time(entry.value)
+    at = None if started is None else started // 1000
     known = at or entry.now
     return Snapshot(
         id=id_of(entry.raw),

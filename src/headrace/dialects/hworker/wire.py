@@ -51,22 +51,17 @@ def read(raw: bytes) -> tuple[str, bytes]:
     headrace.dialects.hworker.wire.BrokenEntry: Expected `array` of length 2, got 1
     """
     try:
-        raw.decode()
+        text = raw.decode().lstrip(_BLANK)
         try:
             job_id, payload = _decoder.decode(raw)
         except msgspec.ValidationError:
             raise
         except msgspec.DecodeError:
-            job_id, payload = _decoder.decode(_first_value(raw))
+            _, end = _whole.raw_decode(text)
+            job_id, payload = _decoder.decode(text[:end].encode())
     except (ValueError, RecursionError) as error:
         raise BrokenEntry(str(error)) from None
     return job_id, bytes(payload)
-
-
-def _first_value(raw: bytes) -> bytes:
-    text = raw.decode().lstrip(_BLANK)
-    _, end = _whole.raw_decode(text)
-    return text[:end].encode()
 
 
 def read_time(value: bytes) -> int | None:
@@ -87,8 +82,3 @@ def to_datetime(value: bytes) -> datetime | None:
         return None if moment.tzinfo is None else moment.astimezone(UTC)
     except (msgspec.DecodeError, ValueError, OverflowError):
         return None
-
-
-def to_milliseconds(value: bytes) -> int | None:
-    read = read_time(value)
-    return None if read is None else read // 1000
