@@ -15,7 +15,7 @@ from headrace.dialects.hworker import requests
 from headrace.dialects.hworker.catalogue import Catalogue
 from headrace.dialects.hworker.options import Options
 from headrace.dialects.hworker.requests import Record, give_back, keep, settle
-from headrace.dialects.hworker.sessions import Hold, Resting, Session
+from headrace.dialects.hworker.sessions import Hold, Session
 from headrace.dialects.hworker.wire import BrokenEntry, read
 from headrace.dialects.lease_book import LeaseBook
 from headrace.dialects.on_redis import Stepwise
@@ -56,7 +56,8 @@ class Exchanges:
         verdicts = session.judge(outcomes)
         again = session.sends(number)
         yield from self._keep_resting(session)
-        resting = session.due(self._estimate())
+        at = self._estimate()
+        rested = {ref: hold for ref, hold in session.resting.items() if hold.due <= at}
         to_rest = {i for i, outcome in enumerate(outcomes) if verdicts[i] is None and self._rests(outcome)}
         sent = [
             (i, (session.held[outcome.ref].record, WHAT[outcome.kind]))
@@ -64,7 +65,7 @@ class Exchanges:
             if verdicts[i] is None and outcome.kind in WHAT and i not in to_rest
         ]
         done = yield requests.exchange(
-            [*(settle for _, settle in sent), *((job.hold.record, requests.RETRY) for job in resting)],
+            [*(outcome for _, outcome in sent), *((hold.record, requests.RETRY) for hold in rested.values())],
             0 if take is None else take.slots + self._spare(take),
             list(queues),
             self._options.failed_size,
@@ -75,11 +76,12 @@ class Exchanges:
         for (i, _), settled in zip(sent, done.ours[: len(sent)], strict=True):
             # What an earlier attempt may have settled, whose answer got lost, is not held against us.
             verdicts[i] = Verdict.OK if settled else Verdict.ALREADY if again or done.unsure else Verdict.STALE
-        session.resting = [job for job in session.resting if job not in resting]
+        session.resting = {ref: hold for ref, hold in session.resting.items() if ref not in rested}
         if to_rest and not session.resting:
             session.keep_at = self._keep_at()
         for i in to_rest:
-            session.resting.append(self._resting(outcomes[i], session.held[outcomes[i].ref]))
+            ref = outcomes[i].ref
+            session.resting[ref] = session.held[ref]._replace(due=self._due(outcomes[i]))
         answers = _settle(session, outcomes, verdicts)
         leases, broken = self._leases(session, done.taken, queues, take)
         session.write_down()
@@ -107,11 +109,11 @@ class Exchanges:
     def _rests(self, outcome: Outcome) -> bool:
         return outcome.kind is Kind.AGAIN and (outcome.delay > 0 or (outcome.at or 0) > self._estimate())
 
-    def _resting(self, outcome: Outcome, hold: Hold) -> Resting:
+    def _due(self, outcome: Outcome) -> int:
         due = outcome.at if outcome.at is not None else self._server_now + outcome.delay
         if not self._options.keep_alive:  # a monitor would find it
             due = min(due, self._server_now + round(self._options.timeout * 500))
-        return Resting(due, outcome.ref, hold)
+        return due
 
     def _leases(
         self, session: Session, taken: Sequence[Record], queues: dict[str, str], take: Take | None
@@ -195,12 +197,12 @@ class Exchanges:
         if not session.resting or self._estimate() < session.keep_at:
             return
         session.keep_at = self._keep_at()
-        kept = yield from self._keep([job.hold.record for job in session.resting])
-        session.resting = [
-            job._replace(hold=job.hold._replace(record=record))
-            for job, record in zip(session.resting, kept, strict=True)
+        kept = yield from self._keep([hold.record for hold in session.resting.values()])
+        session.resting = {
+            ref: hold._replace(record=record)
+            for (ref, hold), record in zip(session.resting.items(), kept, strict=True)
             if record is not None
-        ]
+        }
         session.write_down()
 
     def _keep_at(self) -> int:
@@ -211,7 +213,7 @@ class Exchanges:
         """When the pump should ask again: something is due, or must be kept alive until it is."""
         if not session.resting:
             return None
-        return min(session.keep_at, *(job.due for job in session.resting))
+        return min(session.keep_at, *(hold.due for hold in session.resting.values()))
 
     def close(self, session_id: str, crashed: Sequence[Ref]) -> Stepwise[list[str]]:
         session = self._book.close(session_id)
@@ -222,7 +224,7 @@ class Exchanges:
         holds = list(held.values())[::-1]
         given_back = yield from give_back([hold.record for hold in holds])
         if session.resting:
-            yield settle([job.hold.record for job in session.resting], requests.RETRY)
+            yield settle([hold.record for hold in session.resting.values()], requests.RETRY)
         if session.custody is not None:
             session.custody.keep({})
         return [hold.id for hold, was_ours in zip(holds, given_back, strict=True) if was_ours][::-1]

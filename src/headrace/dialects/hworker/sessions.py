@@ -18,6 +18,8 @@ class Hold(NamedTuple):
 
     record: Record
     id: str
+    due: int = 0
+    """When it is to be retried, if it rests until then: milliseconds on the server's clock."""
 
     @property
     def token(self) -> str:
@@ -35,21 +37,12 @@ class Hold(NamedTuple):
         return cls(record, job_id)
 
 
-class Resting(NamedTuple):
-    """A job that is to be retried later: in progress until then, as the wire knows no delays."""
-
-    due: int
-    """Milliseconds on the server's clock."""
-    ref: Ref
-    hold: Hold
-
-
 class Session(lease_book.Session[Hold]):
-    """What it holds, and what rests."""
+    """What it holds, and what rests: jobs to retry later, in progress until then, as the wire knows no delays."""
 
     def __init__(self, session_id: str) -> None:
         super().__init__(session_id)
-        self.resting: list[Resting] = []
+        self.resting: dict[Ref, Hold] = {}
         self.keep_at = 0
         """When what rests must be kept alive again: milliseconds on the server's clock."""
         self.refreshed = 0.0
@@ -57,17 +50,8 @@ class Session(lease_book.Session[Hold]):
 
     def fences(self) -> Mapping[Ref, Sequence[Any]]:
         """All that is in progress here, and whether it rests."""
-        held = {ref: (*hold.record, hold.id, False) for ref, hold in self.held.items()}
-        resting = {job.ref: (*job.hold.record, job.hold.id, True) for job in self.resting}
-        return {**resting, **held}
+        return {ref: (*hold.record, hold.id, ref in self.resting) for ref, hold in (self.resting | self.held).items()}
 
     def inherit(self, held: Mapping[Ref, Sequence[Any]]) -> None:
         for ref, (name, raw, value, job_id, rests) in held.items():
-            hold = Hold(Record(name, raw, value), job_id)
-            if rests:
-                self.resting.append(Resting(0, ref, hold))
-            else:
-                self.held[ref] = hold
-
-    def due(self, now: int) -> list[Resting]:
-        return [job for job in self.resting if job.due <= now]
+            (self.resting if rests else self.held)[ref] = Hold(Record(name, raw, value), job_id)
