@@ -19,11 +19,11 @@ from headrace.dialects.hworker import requests, wire
 from headrace.dialects.hworker.driver import HworkerDriver, Keys
 from headrace.dialects.hworker.hands import Failure, Hands, Result, Retry, Success
 from headrace.dialects.hworker.options import EXAMPLE, FAILED_SIZE, TIMEOUT, Options
-from headrace.dialects.hworker.payload import Shape
 from headrace.dialects.hworker.requests import BROKEN, FAILED, JOBS, PROGRESS, Record, keep
 from headrace.dialects.hworker.sweep import Monitor
 from headrace.dialects.hworker.waiter import ListWaiter
 from headrace.dialects.hworker.wire import to_datetime
+from headrace.dialects.positions import decode_by_name
 from headrace.errors import ConfigurationError, MaybeApplied, StoreError
 from headrace.store.redis.addresses import parse_for
 from headrace.store.redis.operation import Script, Steps
@@ -79,7 +79,6 @@ class Hworker(Generic[S, J]):
         self._exceptions = exceptions
         self._decoder: msgspec.json.Decoder[J] = decoder_of(job_type)
         self._arguments = _arguments(f"queue {options.name}", job_type)
-        self._shape = Shape(options.name, self._arguments)
         self._logger = logger
         self._debug = debug
         self._stopping = threading.Event()
@@ -94,7 +93,7 @@ class Hworker(Generic[S, J]):
         reached, and `MaybeApplied` when the connection broke before the answer came: the wire has no way to tell a
         repeated job from a new one.
         """
-        payload = self._shape.to_payload(self._arguments.encode((job,), {}, sys.maxsize))
+        payload = bytes(decode_by_name(self._arguments.encode((job,), {}, sys.maxsize))["job"])
         try:
             self._driver.run(requests.queue([(self.name, wire.write(wire.new_id(), payload))]))
         except StoreError as error:
