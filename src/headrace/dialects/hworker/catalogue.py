@@ -138,15 +138,23 @@ class Catalogue:
             self._by_name = found
         return self._by_name.get(name, [])
 
-    def check(self, queues: Iterable[str]) -> None:
-        """Refuse queues whose jobs cannot be told apart, or tasks that no payload fits."""
+    def served(self, queues: Iterable[str]) -> dict[str, tuple[str, str]]:
+        """The names of those queues that have a task here: how the worker calls each, and the task."""
+        found: dict[str, tuple[str, str]] = {}
         for queue in queues:
-            task = self.task_of(self.name_of(queue))
-            if task is not None:
-                self._shape(task)
+            name = self.name_of(queue)
+            if (task := self.task_of(name)) is not None:
+                found.setdefault(name, (queue, task))
+        return found
 
     def _shape(self, task: str) -> Shape | None:
+        """Refuses a task that no payload fits."""
         return None if self._tasks is None or task not in self._tasks else _shape_of(self._tasks[task])
+
+    def check(self, queues: Iterable[str]) -> None:
+        """Refuse queues whose jobs cannot be told apart, or tasks that no payload fits."""
+        for _, task in self.served(queues).values():
+            self._shape(task)
 
     def payload(self, task: str, name: str, body: bytes) -> bytes:
         """What goes on the wire for a job of this task in that queue. Refuses a task that is not the queue's."""

@@ -52,7 +52,7 @@ class Exchanges:
         replied = session.replied(number)
         if replied is not None:
             return replied
-        queues = self._queues(take)
+        queues = self._catalogue.served(() if take is None else take.queues)
         verdicts = session.judge(outcomes)
         again = session.sends(number)
         yield from self._keep_resting(session)
@@ -93,15 +93,6 @@ class Exchanges:
             yield settle(broken, requests.IS_BROKEN)
         return reply
 
-    def _queues(self, take: Take | None) -> dict[str, str]:
-        """Names to take from, in order, and how the worker calls them: only those whose task is known here."""
-        queues: dict[str, str] = {}
-        for queue in () if take is None else take.queues:
-            name = self._catalogue.name_of(queue)
-            if self._catalogue.task_of(name) is not None:
-                queues.setdefault(name, queue)
-        return queues
-
     def _spare(self, take: Take) -> int:
         prefetch = self._options.prefetch
         return take.spare if prefetch is None else min(take.spare, (prefetch - 1) * max(take.slots, 1))
@@ -116,14 +107,13 @@ class Exchanges:
         return due
 
     def _leases(
-        self, session: Session, taken: Sequence[Record], queues: dict[str, str], take: Take | None
+        self, session: Session, taken: Sequence[Record], queues: dict[str, tuple[str, str]], take: Take | None
     ) -> tuple[list[Lease], list[Record]]:
         leases: list[Lease] = []
         broken = []
-        tasks = {name: self._catalogue.task_of(name) or "" for name in queues}
         in_use = {hold.id for hold in session.held.values()}
         for record in taken:
-            task = tasks[record.name]
+            queue, task = queues[record.name]
             try:
                 wire_id, payload = read(record.raw)
                 body = self._catalogue.body(task, payload)
@@ -140,7 +130,7 @@ class Exchanges:
                     token=hold.token,
                     id=hold.id,
                     task=task,
-                    queue=queues[record.name],
+                    queue=queue,
                     body=body,
                     created=self._server_now,
                     due=self._server_now,

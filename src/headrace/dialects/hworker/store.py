@@ -132,19 +132,15 @@ class HworkerStore(RedisDialect, OwnerlessStore[Session]):
             self.book.get(session.id)
             moment: int = yield requests.now()
             if self.book.open(session, moment):
-                self._warn_of_strangers(session.queues)
+                names = {self.catalogue.name_of(queue) for queue in session.queues}
+                for name in sorted(names - self.catalogue.served(session.queues).keys()):
+                    log.warning("no task here has the queue %s: its jobs are left to others", name)
             return moment
 
         return Steps(work)
 
-    def _warn_of_strangers(self, queues: Sequence[str]) -> None:
-        strangers = {self.catalogue.name_of(queue) for queue in queues}
-        for name in sorted(name for name in strangers if self.catalogue.task_of(name) is None):
-            log.warning("no task here has the queue %s: its jobs are left to others", name)
-
     def waiter(self, session: str, queues: Sequence[str]) -> Waiter:
-        names = [name for queue in queues if self.catalogue.task_of(name := self.catalogue.name_of(queue)) is not None]
-        return ListWaiter(self.driver, names, lambda: self.has_room(session))
+        return ListWaiter(self.driver, self.catalogue.served(queues), lambda: self.has_room(session))
 
     def sweep(self, *, every: int | None = None) -> Operation[Swept]:
         """What a monitor does, as often as a monitor does it; in between it asks the server nothing."""

@@ -7,7 +7,7 @@ is as before, whoever pushed, with whatever client, and a crash at any moment lo
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from redis import exceptions as wire
@@ -70,11 +70,11 @@ class ListWaiter(BlockingWaiter):
     is no news.
     """
 
-    def __init__(self, driver: HworkerDriver, names: Sequence[str], has_room: Callable[[], bool | None]) -> None:
+    def __init__(self, driver: HworkerDriver, names: Iterable[str], has_room: Callable[[], bool | None]) -> None:
         super().__init__()
         self._driver = driver
         self._has_room = has_room
-        self._lines = [_Line(driver.keys.of(name)[0]) for name in dict.fromkeys(names)]
+        self._lines = [_Line(driver.keys.of(name)[0]) for name in names]
         self._pause = 0.0
         self._look_at: float | None = None
         self._armed = True
