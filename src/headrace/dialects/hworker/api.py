@@ -186,8 +186,7 @@ class Hworker(Generic[S, J]):
         The first `begun` stay in any case: their settles find out whether others have them by now.
         """
         sent, records = _steady(), tuple(ahead)
-        refresh = self.options.keep_alive
-        kept = self._try(Steps(lambda: keep(records, self.options.timeout, refresh=refresh)))
+        kept = self._try(Steps(lambda: keep(records, self.options)))
         if kept is None:
             return False
         ahead.clear()

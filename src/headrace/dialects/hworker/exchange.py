@@ -159,7 +159,7 @@ class Exchanges:
         ours = {ref: session.held[ref] for ref, _, _ in held if ref in session.held}
         # The pump also asks when it has heard news: then looking is enough.
         refresh = time.monotonic() - session.refreshed >= self._options.timeout / 10
-        kept = yield from self._keep([hold.record for hold in ours.values()], refresh=refresh)
+        kept = yield from keep([hold.record for hold in ours.values()], self._options, refresh=refresh)
         if refresh:
             session.refreshed = time.monotonic()
         records = dict(zip(ours, kept, strict=True))
@@ -179,15 +179,12 @@ class Exchanges:
         session.seen = self._estimate()
         return Renewal(session.seen, lost, (), tokens)
 
-    def _keep(self, records: Sequence[Record], *, refresh: bool = True) -> Stepwise[list[Record | None]]:
-        return (yield from keep(records, self._options.timeout, refresh=refresh and self._options.keep_alive))
-
     def _keep_resting(self, session: Session) -> Stepwise[None]:
         """What rests has no lease that the pump could renew."""
         if not session.resting or self._estimate() < session.keep_at:
             return
         session.keep_at = self._keep_at()
-        kept = yield from self._keep([hold.record for hold in session.resting.values()])
+        kept = yield from keep([hold.record for hold in session.resting.values()], self._options)
         session.resting = {
             ref: hold._replace(record=record)
             for (ref, hold), record in zip(session.resting.items(), kept, strict=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from headrace.dialects.hworker.options import Options
 from headrace.dialects.hworker.wire import read_time
 from headrace.dialects.on_redis import Stepwise
 from headrace.store.redis.operation import Reply, Script
@@ -144,17 +145,18 @@ def walk(name: str, kind: int, needles: Sequence[bytes] = ()) -> Stepwise[Looked
             return looked._replace(found=found)
 
 
-def keep(records: Sequence[Record], timeout: float, *, refresh: bool = True) -> Stepwise[list[Record | None]]:
-    """The records as they are from now on; None for each that is no longer ours."""
+def keep(records: Sequence[Record], options: Options, *, refresh: bool = True) -> Stepwise[list[Record | None]]:
+    """Keep jobs alive, or only look: the records as they are from now on; None for each that is no longer ours."""
     if not records:
         return []
+    refresh = refresh and options.keep_alive
     renewed = yield renew(records, refresh=refresh)
     kept: list[Record | None] = []
     for record, ours in zip(records, renewed.ours, strict=True):
         new = record._replace(value=renewed.value) if refresh else record
         kept.append(new if ours else None)
     if renewed.unsure and refresh and None in kept:
-        found = yield from _look_again(records, timeout)
+        found = yield from _look_again(records, options.timeout)
         kept = [new or found.get(old) for old, new in zip(records, kept, strict=True)]
     return kept
 
