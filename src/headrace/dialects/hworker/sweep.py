@@ -28,13 +28,16 @@ class Monitor:
         self.period = timeout / 10
         self._complain = complain
         self._limit = round(timeout * 10**6)
-        self._unreadable: dict[tuple[str, bytes, bytes], int] = {}
+        self._unreadable: dict[Record, int] = {}
 
     def sweep(self, name: str) -> Stepwise[Sweep]:
         """One pass over the progress hash of a queue."""
         looked = yield entries(name, PROGRESS)
         records = [Record(name, raw, value) for raw, value in looked.found]
-        self._forget_all_but(name, records)
+        if self._unreadable:  # what has gone, or has another time by now, is forgotten
+            present = set(records)
+            kept = {seen: at for seen, at in self._unreadable.items() if seen.name != name or seen in present}
+            self._unreadable = kept
         expired = [record for record in records if looked.now - self._started(record, looked.now) > self._limit]
         given_back = yield from give_back(expired)
         done = Sweep([], [])
@@ -50,10 +53,3 @@ class Monitor:
         if record not in self._unreadable:
             self._complain(f"A job in progress on {record.name} has a time that cannot be read: {record.value!r}")
         return self._unreadable.setdefault(record, now)
-
-    def _forget_all_but(self, name: str, records: list[Record]) -> None:
-        if self._unreadable:
-            present = set(records)
-            gone = [seen for seen in self._unreadable if seen[0] == name and seen not in present]
-            for seen in gone:
-                del self._unreadable[seen]
