@@ -60,17 +60,13 @@ def parse_url(url: str) -> tuple[Place, Options]:
             f"{shown_url(url)!r}: the four keys of an hworker queue are in one slot of a cluster only if its name has "
             "a {tag}."
         )
-    return place, _options(url, ours).check()
-
-
-def _options(url: str, given: dict[str, str]) -> Options:
     values: dict[str, Any] = {"name": ""}
-    for name, text in given.items():
+    for name, text in ours.items():
         try:
             values[name] = _READ[name](text)
         except ValueError as error:
             raise ConfigurationError(f"{shown_url(url)!r}: {name} {error}.") from None
-    return Options(**values)
+    return place, Options(**values).check()
 
 
 _READ: dict[str, Callable[[str], Any]] = {
