@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from typing import Any, Generic, Literal, TypeVar, overload
 
 import msgspec
@@ -62,11 +63,9 @@ class Hworker(Generic[S, J]):
     def __init__(
         self,
         driver: HworkerDriver,
-        handler: Callable[[S, J], Any] | None,
-        state: S,
         options: Options,
+        hands: Callable[[], Hands] | None,
         *,
-        exceptions: type[Retry] | type[Failure],
         job_type: Any,
         logger: Logger,
         debug: bool,
@@ -74,9 +73,7 @@ class Hworker(Generic[S, J]):
         self.name = options.name
         self.options = options
         self._driver = driver
-        self._handler = handler
-        self._state = state
-        self._exceptions = exceptions
+        self._hands = hands
         self._decoder: msgspec.json.Decoder[J] = decoder_of(job_type)
         self._arguments = _arguments(f"queue {options.name}", job_type)
         self._logger = logger
@@ -110,11 +107,11 @@ class Hworker(Generic[S, J]):
 
         Ctrl-C in the main thread lets the job in hand finish; a second one gives it back and leaves at once.
         """
-        if self._handler is None:
+        if self._hands is None:
             raise ConfigurationError(
                 f"The queue {self.name!r} has no handler: create({self.name!r}, handler, ...) works."
             )
-        hands = Hands(self._handler, self._state, self._exceptions)
+        hands = self._hands()
         # A worker here asks only when it has nothing in hand: there is always room.
         waiter = ListWaiter(self._driver, [self.name], lambda: None)
         self._waiters.add(waiter)
@@ -396,22 +393,18 @@ def create(
     if exceptions not in ("fail", "retry"):
         raise ConfigurationError(f"exceptions is 'fail' or 'retry', not {exceptions!r}.")
     options = Options(name, timeout, failed_size, failed_key, keep_alive=keep_alive, prefetch=prefetch).check()
+    if isinstance(connection, Hworker):
+        driver = connection._driver.with_keys(Keys(failed_key))
+    else:
+        driver = HworkerDriver(parse_for("hworker", connection, EXAMPLE)[0], Keys(failed_key))
     return Hworker(
-        _driver(connection, Keys(failed_key)),
-        handler,
-        state,
+        driver,
         options,
-        exceptions=Failure if exceptions == "fail" else Retry,
+        None if handler is None else partial(Hands, handler, state, Failure if exceptions == "fail" else Retry),
         job_type=_job_type(handler) if job_type is None else job_type,
         logger=logger,
         debug=debug,
     )
-
-
-def _driver(connection: str | Hworker[Any, Any], keys: Keys) -> HworkerDriver:
-    if isinstance(connection, Hworker):
-        return connection._driver.with_keys(keys)
-    return HworkerDriver(parse_for("hworker", connection, EXAMPLE)[0], keys)
 
 
 def _job_type(handler: Callable[..., Any] | None) -> Any:
