@@ -124,10 +124,7 @@ def remove(name: str, raw: bytes, kinds: Sequence[int], *, again: bool = False) 
 
 
 def counts(names: Sequence[str]) -> Script[list[tuple[int, int, int, int]]]:
-    def read(reply: Reply, _: bool) -> list[tuple[int, int, int, int]]:
-        return list(zip(*(iter(reply),) * 4, strict=True))
-
-    return Script("counts", (), read, keys=tuple(names))
+    return Script("counts", (), lambda reply, _: list(zip(*(iter(reply),) * 4, strict=True)), keys=tuple(names))
 
 
 def destroy(name: str) -> Script[int]:
