@@ -34,17 +34,13 @@ class _Line:
         self.asked: float | None = None
         """Since when an answer is outstanding."""
 
-    def ask(self, driver: HworkerDriver) -> None:
+    def heard(self, driver: HworkerDriver) -> bool:
+        """Ask, once per answer: is there an entry? Raises if the connection broke, or the server refuses to block."""
         if self.connection is None:
             self.connection = driver.opener.open()
         if self.asked is None:
             self.connection.send_packed_command([self.command], check_health=False)
             self.asked = time.monotonic()
-
-    def heard(self) -> bool:
-        """Whether there is an entry. Raises if the connection broke, or the server refuses to block."""
-        if self.asked is None:
-            return False
         if not self.connection.can_read(0):
             if time.monotonic() - self.asked > 2 * BLOCK_SECONDS:
                 raise wire.TimeoutError("no answer")
@@ -111,10 +107,8 @@ class ListWaiter(BlockingWaiter):
             self._look_at = None
             return True
         try:
-            for line in self._lines:
-                line.ask(self._driver)
             # All are read: an answer that stays unread would be old news next time.
-            heard = sum(line.heard() for line in self._lines) > 0
+            heard = sum(line.heard(self._driver) for line in self._lines) > 0
         except (*BROKEN, wire.ResponseError, Replica, HeadraceError):
             self._hang_up()
             self._pause = min(max(2 * self._pause, 0.01), LONGEST_PAUSE)
