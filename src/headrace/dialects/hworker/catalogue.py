@@ -94,15 +94,6 @@ class Catalogue:
         self._tasks = tasks
         self._counted = -1
 
-    def knows(self, task: str) -> bool:
-        return self._tasks is not None and task in self._tasks
-
-    def home(self, task: str, name: str) -> str:
-        """What the app calls a queue."""
-        assert self._tasks is not None
-        own = self._tasks[task].options.queue
-        return own if self.name_of(own) == name else name
-
     def name_of(self, queue: str) -> str:
         return self._default if queue == DEFAULT else queue
 
@@ -148,7 +139,6 @@ class Catalogue:
         return found
 
     def _shape(self, task: str) -> Shape | None:
-        """Refuses a task that no payload fits."""
         return None if self._tasks is None or task not in self._tasks else _shape_of(self._tasks[task])
 
     def check(self, queues: Iterable[str]) -> None:

@@ -73,13 +73,15 @@ class HworkerStore(RedisDialect, OwnerlessStore[Session]):
 
     def serve(self, app: Headrace) -> None:
         """Learn the app's tasks: which one runs the jobs of a name, and what its arguments are."""
-        self.catalogue.learn(app.tasks)
+        super().serve(app)
+        self.catalogue.learn(self.tasks)
 
     def knows(self, task: str) -> bool:
-        return self.catalogue.knows(task)
+        return task in self.tasks
 
     def home(self, task: str, queue: str) -> str:
-        return self.catalogue.home(task, queue)
+        own = self.tasks[task].options.queue
+        return own if self.catalogue.name_of(own) == queue else queue
 
     # -- clients --
 
