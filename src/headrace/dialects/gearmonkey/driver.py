@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from headrace.dialects.gearmonkey.protocol import TAKE_DUE, TAKE_DUE_SHA
 from headrace.dialects.on_redis import DialectDriver
 from headrace.errors import StoreCorrupt, Unsupported
 from headrace.store.redis import requests
@@ -55,6 +56,13 @@ class GearMonkeyDriver(DialectDriver):
                 "script and BRPOP need them in one."
             )
         super().__init__(place, Keys("gearmonkey"), clock)
+
+    def load_take_due(self) -> None:
+        """Load the published script. "NOTE: Always check if the sha1 hash matches SCRIPT LOAD's output value." """
+        load: Script[bytes] = command("SCRIPT", "LOAD", TAKE_DUE, read=lambda reply: reply, repeatable=True)
+        answer = self.run(load).decode()
+        if answer != TAKE_DUE_SHA:
+            raise StoreCorrupt(f"The server calls the published script {answer}, not {TAKE_DUE_SHA}.")
 
     def _command(self, script: Script[Any], *, whole: bool = False) -> bytes:
         return b"".join(script.arguments) if script.name in (LOOK, SEND) else super()._command(script, whole=whole)

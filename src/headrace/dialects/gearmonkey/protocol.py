@@ -104,3 +104,14 @@ def decimal(number: float) -> str:
     ('100000000000000001', '2', '0.25')
     """
     return str(int(number)) if number % 1 == 0 else f"{number:.15g}"
+
+
+def output_of(value: object) -> bytes:
+    """What a working function returned, as the protocol's text."""
+    if value is None:
+        return b""
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, str):
+        return value.encode(errors="surrogateescape")
+    raise TypeError(f"The working function returned {type(value).__name__}; an output is text, bytes or None.")

@@ -17,7 +17,6 @@ from headrace.dialects.gearmonkey.driver import GearMonkeyDriver, command
 from headrace.dialects.gearmonkey.protocol import (
     KEEP_JOB,
     KEEP_LOCK,
-    TAKE_DUE,
     TAKE_DUE_SHA,
     Status,
     channel,
@@ -25,45 +24,32 @@ from headrace.dialects.gearmonkey.protocol import (
     function_of,
     job_key,
     lock_key,
+    output_of,
     queue_key,
 )
-from headrace.dialects.gearmonkey.store import GearMonkeyStore
-from headrace.errors import MaybeApplied, StoreCorrupt, StoreError, StoreUnavailable
-from headrace.store.redis.operation import Script
+from headrace.errors import MaybeApplied, StoreError, StoreUnavailable
 from headrace.values.codec import describe_error
 
 log = logging.getLogger("headrace.gearmonkey")
-
-
-def load_script(driver: GearMonkeyDriver) -> None:
-    """ "NOTE: Always check if the sha1 hash matches SCRIPT LOAD's output value." """
-    load: Script[bytes] = command("SCRIPT", "LOAD", TAKE_DUE, read=lambda reply: reply, repeatable=True)
-    answer = driver.run(load).decode()
-    if answer != TAKE_DUE_SHA:
-        raise StoreCorrupt(f"The server calls the published script {answer}, not {TAKE_DUE_SHA}.")
 
 
 class StrictLoop:
     """The document's worker, line by line."""
 
     def __init__(
-        self, store: GearMonkeyStore, works: Mapping[str, Callable[[str], Any]], _: int, stopped: threading.Event
+        self, driver: GearMonkeyDriver, works: Mapping[str, Callable[[str], Any]], stopped: threading.Event
     ) -> None:
-        self._driver = store.driver
+        self._driver = driver
         self._works = works
         self._stopped = stopped
-        self._job: tuple[str, str] | None = None
-
-    @property
-    def working(self) -> bool:
-        return self._job is not None
+        self.job: tuple[str, str] | None = None
 
     def poke(self) -> None:
         """It looks up once a second by itself: "BRPOP … 1"."""
 
     def run(self, *, burst: bool) -> None:
         # "On worker start: SCRIPT LOAD … INCR count:{FN}"
-        load_script(self._driver)
+        self._driver.load_take_due()
         for function in self._works:
             self._send("INCR", f"count:{function}")
         try:
@@ -103,19 +89,17 @@ class StrictLoop:
         except StoreError as error:
             if not isinstance(error.__cause__, NoScriptError):
                 raise
-        load_script(self._driver)  # the server was restarted, or somebody flushed its scripts
+        self._driver.load_take_due()  # the server was restarted, or somebody flushed its scripts
         return self._send(*words)
 
     def update(self, dividend: float, divisor: float) -> None:
-        assert self._job is not None
+        assert self.job is not None
         self._send(
-            "HMSET", job_key(*self._job), "status:dividend", decimal(dividend), "status:divisor", decimal(divisor),
+            "HMSET", job_key(*self.job), "status:dividend", decimal(dividend), "status:divisor", decimal(divisor),
             repeatable=True,
         )  # fmt: skip
 
     def _perform(self, function: str, number: str) -> None:
-        from headrace.dialects.gearmonkey.worker import output_of  # noqa: PLC0415  (which imports this module)
-
         job = job_key(function, number)
         # The document leaves this read implicit. A job that is gone is dropped, not made again without an input.
         given = self._send("HGET", job, "input", reads=True)
@@ -125,7 +109,7 @@ class StrictLoop:
         # "Publish a 'start' event", "Update the job status"
         self._send("PUBLISH", channel(function), f"start:{number}", repeatable=True)
         self._send("HMSET", job, "status", Status.BUSY, repeatable=True)
-        self._job = (function, number)
+        self.job = function, number
         try:
             output = output_of(self._works[function](given.decode(errors="surrogateescape")))
             status = Status.SUCCESS
@@ -134,7 +118,7 @@ class StrictLoop:
             status, told = Status.ERROR, describe_error(error)
             output = (told.message or told.type).encode()
         finally:
-            self._job = None
+            self.job = None
         # "On completing a job", in the document's order
         lock = lock_key(function, number)
         self._send("HMSET", job, "status", status, "output", output, repeatable=True)

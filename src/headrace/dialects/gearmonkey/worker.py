@@ -16,9 +16,9 @@ from typing import Any, TypeVar, overload
 
 from headrace import crashpoints
 from headrace.dialects.gearmonkey.mapping import UNTOLD
-from headrace.dialects.gearmonkey.protocol import check_function
+from headrace.dialects.gearmonkey.protocol import check_function, output_of
 from headrace.dialects.gearmonkey.store import GearMonkeyStore
-from headrace.dialects.gearmonkey.strict import StrictLoop, load_script
+from headrace.dialects.gearmonkey.strict import StrictLoop
 from headrace.errors import ConfigurationError, HeadraceError, MaybeApplied, SessionGone, StoreError, StoreUnavailable
 from headrace.records import Charge, ExchangeReply, Kind, Lease, Outcome, Ref, Report, SessionInfo, Take, Token, Verdict
 from headrace.store import Operation
@@ -93,7 +93,7 @@ class Worker:
 
     def update(self, dividend: float, divisor: float) -> None:
         """From inside a working function: tell how far it is."""
-        if self._loop is None or not self._loop.working:
+        if self._loop is None or self._loop.job is None:
             raise HeadraceError("update works inside a working function.")
         self._loop.update(dividend, divisor)
 
@@ -120,8 +120,10 @@ class Worker:
         with self._signals():
             while True:
                 try:
-                    kind = StrictLoop if self.strict else Loop
-                    self._loop = kind(self.store, self._works, self._timeout, self._stopped)
+                    if self.strict:
+                        self._loop = StrictLoop(self.store.driver, self._works, self._stopped)
+                    else:
+                        self._loop = Loop(self.store, self._works, self._timeout, self._stopped)
                     self._loop.run(burst=burst)
                 except SessionGone as error:
                     log.warning("%s Registering again.", error)
@@ -159,26 +161,21 @@ class Loop:
         self._known: tuple[int, list[tuple[Ref, Token, str]]] = 0, []
         """The number of the last exchange, and what it handed out: all that is held after it."""
         self._steady = SystemClock().steady
-        self._lease: Lease | None = None
+        self.job: Lease | None = None
         self._over = threading.Event()
         self._gone = False
         self._waiter = store.waiter(self._info.id, ())
-
-    @property
-    def working(self) -> bool:
-        return self._lease is not None
 
     def poke(self) -> None:
         self._waiter.poke()
 
     def update(self, dividend: float, divisor: float) -> None:
-        lease = self._lease
-        assert lease is not None
-        said = Report(ref=lease.ref, token=lease.token, id=lease.id, progress=(dividend, divisor))
+        assert self.job is not None
+        said = Report(ref=self.job.ref, token=self.job.token, id=self.job.id, progress=(dividend, divisor))
         self._insist(lambda number: self._store.report(self._info.id, number, [said]))
 
     def run(self, *, burst: bool) -> None:
-        load_script(self._store.driver)  # peers call it by its hash, and rely on workers to have loaded it
+        self._store.driver.load_take_due()  # peers call it by its hash, and rely on workers to have loaded it
         self._store.run(self._store.open(self._info))
         keeper = threading.Thread(target=self._keep, name="headrace-gearmonkey", daemon=True)
         keeper.start()
@@ -215,31 +212,27 @@ class Loop:
                 raise SessionGone(f"Session {self._info.id} was taken for dead.")
 
     def _exchange(self, outcomes: list[Outcome], take: Take | None) -> ExchangeReply:
-        if crashpoints.armed:
-            crashpoints.reach("exchange.before")
-        sent: list[int] = []
-
-        def describe(number: int) -> Operation[ExchangeReply]:
-            sent.append(number)
-            return self._store.exchange(self._info.id, number, outcomes, take, steady=self._steady())
-
-        turn = self._insist(describe)
-        self._known = sent[0], [(lease.ref, lease.token, lease.id) for lease in turn.leases]
-        if crashpoints.armed:
-            crashpoints.reach("exchange.after")
+        crashpoints.passing("exchange.before")
+        number, turn = self._insist(
+            lambda number: self._store.exchange(self._info.id, number, outcomes, take, steady=self._steady())
+        )
+        self._known = number, [(lease.ref, lease.token, lease.id) for lease in turn.leases]
+        crashpoints.passing("exchange.after")
         return turn
 
     def _still_ours(self, lease: Lease) -> bool:
         held = [(lease.ref, lease.token, lease.id)]
-        return not self._insist(lambda _: self._store.renew(self._info.id, held)).lost
+        _, renewal = self._insist(lambda _: self._store.renew(self._info.id, held))
+        return not renewal.lost
 
-    def _insist(self, describe: Callable[[int], Operation[T]]) -> T:
+    def _insist(self, describe: Callable[[int], Operation[T]]) -> tuple[int, T]:
         """Send a request until it is answered; the same number each time, so that a repeat is known for one."""
         with self._numbering:
-            operation = describe(next(self._numbers))
+            number = next(self._numbers)
+            operation = describe(number)
             for attempt in itertools.count():
                 try:
-                    return self._store.run(operation)
+                    return number, self._store.run(operation)
                 except (StoreUnavailable, MaybeApplied) as error:
                     log.warning("%s Trying again.", error)
                     if self._over.wait(min(0.05 * 2**attempt, 2.0)):
@@ -248,11 +241,10 @@ class Loop:
 
     def _perform(self, lease: Lease) -> Outcome:
         """Call the working function: a normal return is `success`, a raised error is `error`."""
-        self._lease = lease
+        self.job = lease
         done = Outcome(ref=lease.ref, token=lease.token, id=lease.id, kind=Kind.DONE, charge=Charge.ATTEMPT)
         done.began = self._steady()
-        if crashpoints.armed:
-            crashpoints.reach("run.begin")
+        crashpoints.passing("run.begin")
         try:
             done.result = output_of(self._works[lease.task](lease.body.decode(errors="surrogateescape")))
         except Exception as error:
@@ -260,9 +252,8 @@ class Loop:
             done.kind, done.group = Kind.FAILED, type(error).__name__[:200]
             done.error = encode_error(describe_error(error))
         finally:
-            self._lease = None
-        if crashpoints.armed:
-            crashpoints.reach("run.end")
+            self.job = None
+        crashpoints.passing("run.end")
         done.ended = self._steady()
         return done
 
@@ -288,14 +279,3 @@ class Loop:
         log.warning("%d jobs are not held here, though the server says so: they are given back", len(strays))
         outcomes = [Outcome(ref=ref, token=token, id=name, kind=Kind.RELEASED) for ref, token, name in strays]
         self._insist(lambda number: self._store.exchange(self._info.id, number, outcomes, steady=self._steady()))
-
-
-def output_of(value: object) -> bytes:
-    """What a working function returned, as the protocol's text."""
-    if value is None:
-        return b""
-    if isinstance(value, bytes):
-        return value
-    if isinstance(value, str):
-        return value.encode(errors="surrogateescape")
-    raise TypeError(f"The working function returned {type(value).__name__}; an output is text, bytes or None.")
