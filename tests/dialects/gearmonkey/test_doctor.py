@@ -9,8 +9,9 @@ import pytest
 from click.testing import CliRunner
 
 from headrace.cli import cli
-from headrace.dialects.gearmonkey import Client, GearMonkeyStore, Worker
+from headrace.dialects.gearmonkey import Client, GearMonkeyStore, Worker, doctor
 from headrace.records import SessionInfo
+from headrace.store.redis.operation import Steps
 from headrace.values.clock import ManualClock
 from store.redis import servers
 
@@ -37,13 +38,13 @@ def peer(url: str, program: str) -> PeerWorker:
 
 
 def about(store: GearMonkeyStore, word: str) -> list[str]:
-    return [sentence for sentence in store.doctor.advice() if word in sentence]
+    return [sentence for sentence in store.run(Steps(doctor.advice)) if word in sentence]
 
 
 def test_all_is_well(store: GearMonkeyStore, client: Client) -> None:
     client.run("f", "x", "low")
     client.run("f", "y", "scheduled", scheduled=5)
-    assert store.doctor.advice() == []
+    assert store.run(Steps(doctor.advice)) == []
     assert store.repair() == []
 
 
@@ -55,7 +56,7 @@ def test_a_client_that_died_before_the_push(store: GearMonkeyStore, clock: Manua
     clock.advance(2_000)
     assert store.repair() == ["Job f:1 was idle in no queue: it is next in line now."]
     assert raw.lrange("queue:f:normal", 0, -1) == [b"1"]
-    assert store.doctor.advice() == []
+    assert store.run(Steps(doctor.advice)) == []
     assert not raw.exists("headrace:gm:f:orphans")
 
 
@@ -81,7 +82,7 @@ def test_a_job_in_our_own_workers_hands_is_not_stranded(store: GearMonkeyStore, 
     client.run("f", "x")
     found: list[Any] = []
     worker = Worker(url)
-    worker.accept("f", lambda _: found.append(store.doctor.examine().stranded))
+    worker.accept("f", lambda _: found.append(store.run(Steps(doctor.examine)).stranded))
     worker.run_until_empty()
     worker.store.close()
     assert found == [[]]
@@ -109,10 +110,10 @@ def test_counts_that_cannot_be_right(store: GearMonkeyStore, raw: Any) -> None:
     raw.set("count:f", "-1")
     raw.set("count:g", "many")
     raw.set("count:h", "3")
-    assert sorted(store.doctor.examine().wrong_counts.items()) == [("f", "-1"), ("g", "many")]
+    assert sorted(store.run(Steps(doctor.examine)).wrong_counts.items()) == [("f", "-1"), ("g", "many")]
     assert sorted(store.repair()) == ["count:f is 0 now.", "count:g is 0 now."]
     assert published(raw) == {"count:h": "3"}
-    assert store.doctor.advice() == []  # three workers of peers: nobody can tell
+    assert store.run(Steps(doctor.advice)) == []  # three workers of peers: nobody can tell
     assert store.repair(alone=True) == ["count:h is 0 now."]
     assert published(raw) == {}
 
@@ -130,7 +131,7 @@ def test_a_count_that_was_deleted_is_set_to_what_we_know(store: GearMonkeyStore,
 def test_many_stranded_jobs_are_told_in_one_sentence(store: GearMonkeyStore, raw: Any, clock: ManualClock) -> None:
     for number in range(1, 8):
         raw.hset(f"job:a:b:{number}", mapping={"status": "idle", "input": "x"})
-    (sentence,) = store.doctor.advice()
+    (sentence,) = store.run(Steps(doctor.advice))
     assert "7 jobs (1, 2, 3, 4, 5, …) of 'a:b'" in sentence
     clock.advance(5_000)
     assert len(store.repair()) == 7

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from headrace.dialects.gearmonkey import Client, GearMonkeyStore, Worker
+from headrace.dialects.gearmonkey import Client, GearMonkeyStore, Worker, doctor
+from headrace.store.redis.operation import Steps
 from processes import environment, eventually, worker_process
 from store.redis import servers
 
@@ -162,7 +163,7 @@ def test_a_client_that_dies_while_it_waits_leaves_a_whole_job(
         eventually(lambda: raw.llen("queue:work:normal") == 1, "the job to be put")
         process.kill()
         process.wait()
-    assert client.store.doctor.advice() == []
+    assert client.store.run(Steps(doctor.advice)) == []
     with started(url, tmp_path, "burst") as worker:
         assert worker.wait(20) == 0
     check_the_end(raw, 1)

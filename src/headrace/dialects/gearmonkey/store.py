@@ -6,8 +6,7 @@ import logging
 from collections.abc import Sequence
 from typing import ClassVar
 
-from headrace.dialects.gearmonkey import find, records, requests, waiter
-from headrace.dialects.gearmonkey.doctor import Doctor
+from headrace.dialects.gearmonkey import doctor, find, records, requests, waiter
 from headrace.dialects.gearmonkey.driver import GearMonkeyDriver
 from headrace.dialects.gearmonkey.mapping import Shapes
 from headrace.dialects.on_redis import RedisDialect, test_clock
@@ -62,7 +61,6 @@ class GearMonkeyStore(RedisDialect):
         place, _ = parse_for("GearMonkey", url, "gearmonkey+redis://localhost:6379/0")
         self.driver = GearMonkeyDriver(place, test_clock(clock))
         self.shapes = Shapes(lambda: self.tasks)
-        self.doctor = Doctor(self.driver)
         self._has_room: dict[str, bool] = {}
         self._taken: dict[str, int] = {}
         """How often a session has found jobs."""
@@ -79,11 +77,16 @@ class GearMonkeyStore(RedisDialect):
 
     def advice(self) -> list[str]:
         """What an operator should know: about the server, and about jobs and counts that somebody left behind."""
-        return [*super().advice(), *self.doctor.advice()]
+        return [*super().advice(), *self.run(Steps(doctor.advice))]
 
     def repair(self, *, orphan_after: float | None = None, alone: bool = False) -> list[str]:
-        """Put right what `advice` tells of; answers with what was done. See `Doctor.repair`."""
-        return self.doctor.repair(orphan_after=orphan_after, alone=alone)
+        """Put right what `advice` tells of, where that does no harm; answers with what was done, in sentences.
+
+        `orphan_after`: also put back busy jobs that no headrace worker holds, if they were first seen like that at
+        least so many seconds ago; it must be longer than any job of a peer's worker takes. `alone`: no peer's worker
+        runs, so counts above what headrace knows are wrong, too.
+        """
+        return self.run(Steps(lambda: doctor.repair(orphan_after, alone)))
 
     # -- clients --
 
