@@ -195,8 +195,7 @@ class Client:
         """
         timeout, scheduled = _fifth(priority, timeout_or_scheduled, timeout, scheduled)
         request = _request(function, input, priority, options, scheduled)
-        _check_timeout(timeout)
-        return self._driver.run(Steps(lambda: _run([request], options, timeout, on_timeout)))[0]
+        return self._driver.run(_run(request, options, timeout, on_timeout))
 
     async def arun(
         self,
@@ -213,8 +212,7 @@ class Client:
         """`run` without blocking the event loop."""
         timeout, scheduled = _fifth(priority, timeout_or_scheduled, timeout, scheduled)
         request = _request(function, input, priority, options, scheduled)
-        _check_timeout(timeout)
-        return (await self._driver.arun(Steps(lambda: _run([request], options, timeout, on_timeout))))[0]
+        return await self._driver.arun(_run(request, options, timeout, on_timeout))
 
     def run_many(
         self,
@@ -226,7 +224,7 @@ class Client:
         scheduled: float | datetime | None = None,
     ) -> list[int]:
         """Create several jobs in one step, all of them or none; answers with their numbers. `wait` waits for one."""
-        return self._driver.run(_put(_requests(function, inputs, priority, options, scheduled)))
+        return self._driver.run(_run_many(function, inputs, priority, options, scheduled))
 
     async def arun_many(
         self,
@@ -238,25 +236,23 @@ class Client:
         scheduled: float | datetime | None = None,
     ) -> list[int]:
         """`run_many` without blocking the event loop."""
-        return await self._driver.arun(_put(_requests(function, inputs, priority, options, scheduled)))
+        return await self._driver.arun(_run_many(function, inputs, priority, options, scheduled))
 
     def get(self, function: str, number: int) -> JobInfo | None:
         """The job as it is now; None if it is unknown or has expired."""
-        return self._driver.run(_get(check_function(function), number))
+        return self._driver.run(_get(function, number))
 
     async def aget(self, function: str, number: int) -> JobInfo | None:
         """`get` without blocking the event loop."""
-        return await self._driver.arun(_get(check_function(function), number))
+        return await self._driver.arun(_get(function, number))
 
     def wait(self, function: str, number: int, timeout: float = 0) -> JobInfo:
         """Wait for a job's end, however many others do; answers with the job. Raises `JobTimeout` or `JobNotFound`."""
-        _check_timeout(timeout)
-        return self._driver.run(Steps(lambda: _wait(check_function(function), number, timeout)))
+        return self._driver.run(_wait(function, number, timeout))
 
     async def await_(self, function: str, number: int, timeout: float = 0) -> JobInfo:
         """`wait` without blocking the event loop."""
-        _check_timeout(timeout)
-        return await self._driver.arun(Steps(lambda: _wait(check_function(function), number, timeout)))
+        return await self._driver.arun(_wait(function, number, timeout))
 
     def events(self, *functions: str, timeout: float | None = None) -> Iterator[Event]:
         """What happens to jobs of these functions from now on, until nothing did for `timeout` seconds.
@@ -321,34 +317,39 @@ def _request(
     return [function, binary(encoded), str(priority), due, -1, bool(options & Option.ROLLCALL), False]
 
 
-def _requests(
-    function: str, inputs: Sequence[str | bytes], priority: str, options: Option, scheduled: float | datetime | None
-) -> list[list[Any]]:
-    if options & Option.BLOCKING:
-        raise ConfigurationError("Several jobs are put, not waited for: leave OPT_BLOCKING out, and wait for each.")
-    if isinstance(inputs, str | bytes):
-        raise ConfigurationError("inputs is a list of inputs, one for each job.")
-    return [_request(function, given, priority, options, scheduled) for given in inputs]
-
-
 def _check_timeout(timeout: float) -> None:
     if not timeout >= 0:
         raise ConfigurationError(f"timeout is a number of seconds, 0 (for ever) or more, not {timeout!r}.")
 
 
-def _run(requests: list[list[Any]], options: Option, timeout: float, on_timeout: str) -> Stepwise[list[int]]:
-    numbers: list[int] = yield _put(requests)
+def _run(request: list[Any], options: Option, timeout: float, on_timeout: str) -> Steps[int]:
+    _check_timeout(timeout)
+
+    def work() -> Stepwise[int]:
+        number: int
+        (number,) = yield _put([request])
+        if options & Option.BLOCKING:
+            try:
+                job = yield from _waiting(request[0], number, timeout, alone=True)
+            except JobTimeout:
+                if on_timeout == "raise":
+                    raise
+                return number
+            if job.status == Status.ERROR:
+                raise JobError(job)
+        return number
+
+    return Steps(work)
+
+
+def _run_many(
+    function: str, inputs: Sequence[str | bytes], priority: str, options: Option, scheduled: float | datetime | None
+) -> Script[list[int]]:
     if options & Option.BLOCKING:
-        function = requests[0][0]
-        try:
-            job = yield from _wait(function, numbers[0], timeout, alone=True)
-        except JobTimeout:
-            if on_timeout == "raise":
-                raise
-            return numbers
-        if job.status == Status.ERROR:
-            raise JobError(job)
-    return numbers
+        raise ConfigurationError("Several jobs are put, not waited for: leave OPT_BLOCKING out, and wait for each.")
+    if isinstance(inputs, str | bytes):
+        raise ConfigurationError("inputs is a list of inputs, one for each job.")
+    return _put([_request(function, given, priority, options, scheduled) for given in inputs])
 
 
 def _put(requests: list[list[Any]]) -> Script[list[int]]:
@@ -357,52 +358,47 @@ def _put(requests: list[list[Any]]) -> Script[list[int]]:
 
 def _get(function: str, number: int) -> Script[JobInfo | None]:
     # "HGETALLL job:{FN}:{ID}" is a slip of the document's pen.
-    return command("HGETALL", job_key(function, number), read=lambda reply: _info(function, number, reply), reads=True)
+    key = job_key(check_function(function), number)
+    return command("HGETALL", key, read=lambda reply: _info(function, number, reply), reads=True)
 
 
 def _info(function: str, number: int, reply: Any) -> JobInfo | None:
     job = records.fields(reply)
     if not job:
         return None
-    dividend, divisor = records.progress(job) or (None, None)
-    output = job.get(b"output")
-    return JobInfo(
-        function,
-        number,
-        _text(job.get(b"status", b"")),
-        _text(job.get(b"input", b"")),
-        None if output is None else _text(output),
-        dividend,
-        divisor,
-    )
+    # Text as it was written; bytes that are not UTF-8 survive as surrogates.
+    text = {name: value.decode(errors="surrogateescape") for name, value in job.items()}
+    told = text.get(b"status", ""), text.get(b"input", ""), text.get(b"output")
+    return JobInfo(function, number, *told, *(records.progress(job) or ()))
 
 
-def _text(value: bytes) -> str:
-    """Text as it was written; bytes that are no UTF-8 survive as surrogates."""
-    return value.decode(errors="surrogateescape")
+def _wait(function: str, number: int, timeout: float) -> Steps[JobInfo]:
+    _check_timeout(timeout)
+    return Steps(lambda: _waiting(function, number, timeout))
 
 
-def _wait(function: str, number: int, timeout: float, *, alone: bool = False) -> Stepwise[JobInfo]:
+def _waiting(function: str, number: int, timeout: float, *, alone: bool = False) -> Stepwise[JobInfo]:
     """The lock ends a slice at once; a look between slices finds what the lock cannot tell.
 
     It is there for one waiter, for ten seconds, and not at all if the worker died before its last step. `alone`: the
     job has just been put, nobody else can be waiting for it yet.
     """
-    end = time.monotonic() + timeout if timeout else None
-    job: JobInfo | None
+    end = time.monotonic() + timeout if timeout else inf
+    look, lock = _get(function, number), lock_key(function, number)
     if not alone:
-        job = yield _get(function, number)
+        job: JobInfo | None = yield look
         if job is None or job.finished:
             return _found(function, number, job)
     while True:
-        seconds = SLICE if end is None else min(SLICE, max(end - time.monotonic(), 0.01))
-        unlocked, job = yield both(_lock(function, number, seconds), _get(function, number))
+        seconds = f"{min(SLICE, max(end - time.monotonic(), 0.01)):.3f}"
+        unlock = command("BRPOP", lock, seconds, read=lambda reply: reply is not None, repeatable=True)
+        unlocked, job = yield both(unlock, look)
         if unlocked and not alone:
             # Somebody else may be waiting for the same job: the lock is left as it was found.
-            yield _put_back(function, number)
+            yield Script("unlock", (lock.encode(), b"%d" % KEEP_LOCK), lambda reply, _: reply)
         if job is None or job.finished:
             return _found(function, number, job)
-        if end is not None and time.monotonic() >= end:
+        if time.monotonic() >= end:
             raise JobTimeout(function, number, timeout)
 
 
@@ -410,13 +406,3 @@ def _found(function: str, number: int, job: JobInfo | None) -> JobInfo:
     if job is None:
         raise JobNotFound(f"{function}:{number}")
     return job
-
-
-def _lock(function: str, number: int, seconds: float) -> Script[bool]:
-    return command(
-        "BRPOP", lock_key(function, number), f"{seconds:.3f}", read=lambda reply: reply is not None, repeatable=True
-    )
-
-
-def _put_back(function: str, number: int) -> Script[Any]:
-    return Script("unlock", (lock_key(function, number).encode(), b"%d" % KEEP_LOCK), lambda reply, _: reply)
