@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Raw
 
 from headrace.dialects.gearmonkey.mapping import Shapes
-from headrace.records import HistoryRecord, Lease, SessionSnapshot, Snapshot, State, decode_session_info
+from headrace.records import HistoryRecord, Lease, Ref, SessionSnapshot, Snapshot, State, decode_session_info
 from headrace.values.codec import ErrorText, encode_error
 
 Fields = dict[bytes, bytes]
@@ -20,20 +20,24 @@ _HEAD = Struct(">IHHdddddBHH")
 _HELD_SIZE = 12
 _HAND_OUT = Struct(">8xIHI")
 """Token and ref, in six bytes; before them stands when it was taken. See lua/held.lua."""
-_NONE = Raw()
+NOTHING = Raw()
 
 
-class Rest(msgspec.Struct):
+Run = tuple[str, bytes, bytes]
+"""Task, function and number of a hand-out."""
+
+
+class Rest(msgspec.Struct, omit_defaults=True):
     """What only some jobs have in their records: see lua/record.lua."""
 
     id: str | None = None
-    task: str | None = None
     queue: str | None = None
-    options: Raw = _NONE
+    task: str | None = None
+    options: Raw = NOTHING
     max: int = 3
     priority: int | None = None
-    data: Raw = _NONE
-    error: Raw = _NONE
+    data: Raw = NOTHING
+    error: Raw = NOTHING
     group: str | None = None
     deferred: int | None = None
     cancelling: bool = False
@@ -56,7 +60,7 @@ def _split(record: bytes) -> tuple[tuple[Any, ...], str, Rest]:
 
 def _bytes(value: Raw) -> bytes | None:
     """A string of Lua's, which need not be text."""
-    if value is _NONE:
+    if value is NOTHING:
         return None
     packed = bytes(value)
     return packed[1 + _LENGTHS.get(packed[0], 0) :]
@@ -66,10 +70,10 @@ def fields(flat: Sequence[bytes]) -> Fields:
     return dict(zip(flat[::2], flat[1::2], strict=True))
 
 
-def leases(runs: Sequence[Any], shapes: Shapes) -> list[tuple[Lease, tuple[str, bytes, bytes]]]:
-    """Jobs that were handed out (see lua/take.lua), each with its task, function and number."""
+def leases(taken: Sequence[Any], shapes: Shapes, runs: dict[Ref, Run]) -> list[Lease]:
+    """Jobs that were handed out (see lua/take.lua). Notes each of them in `runs`."""
     found = []
-    for function, label, level, spare, numbers, inputs, packed in runs:
+    for function, label, level, spare, numbers, inputs, packed in taken:
         name, queue, priority, is_spare = function.decode(), label.decode(), _LEVELS.get(level, 0), bool(spare)
         to_body = shapes.reader(name)
         start = _HELD_SIZE + len(label)
@@ -93,7 +97,8 @@ def leases(runs: Sequence[Any], shapes: Shapes) -> list[tuple[Lease, tuple[str, 
                     priority if more.priority is None else more.priority, int(created), int(due), more.deferred,
                     is_spare, more.cancelling,
                 )  # fmt: skip
-            found.append((lease, (lease.task, function, number)))
+            runs[ref] = lease.task, function, number
+            found.append(lease)
     return found
 
 

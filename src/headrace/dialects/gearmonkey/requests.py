@@ -10,6 +10,7 @@ import msgspec
 
 from headrace.dialects.gearmonkey.mapping import NONE, Shapes
 from headrace.dialects.gearmonkey.protocol import decimal, level_of
+from headrace.dialects.gearmonkey.records import NOTHING, Rest, Run
 from headrace.records import Charge, Kind, NewJob, Outcome, Ref, Report, SessionInfo, Take
 from headrace.values.codec import decode_error
 
@@ -35,17 +36,14 @@ def new_jobs(jobs: Sequence[NewJob], shapes: Shapes) -> bytes:
 
 def _new_job(job: NewJob, shapes: Shapes) -> list[Any]:
     function = function_for(job.task, job.queue)
-    rest: dict[str, Any] = {"id": job.id}
-    if job.queue != function:
-        rest["queue"] = job.queue
-    if job.task != function:
-        rest["task"] = job.task
-    if job.options is not None:
-        rest["options"] = binary(job.options)
-    if job.max_crashes != 3:
-        rest["max"] = job.max_crashes
-    if job.priority:
-        rest["priority"] = job.priority
+    rest = Rest(
+        id=job.id,
+        queue=None if job.queue == function else job.queue,
+        task=None if job.task == function else job.task,
+        options=NOTHING if job.options is None else binary(job.options),
+        max=job.max_crashes,
+        priority=job.priority or None,
+    )
     return [
         function,
         binary(shapes.to_input(job.task, job.body)),
@@ -58,8 +56,6 @@ def _new_job(job: NewJob, shapes: Shapes) -> list[Any]:
     ]
 
 
-Run = tuple[str, bytes, bytes]
-"""Task, function and number of a hand-out."""
 UNKNOWN: Run = ("", b"", b"")
 
 _SHORT = Struct(">H").pack
@@ -147,10 +143,6 @@ def reports(all_: Sequence[Report]) -> bytes:
 
 def wanted(take: Take | None) -> bytes:
     return pack(False if take is None else [list(dict.fromkeys(take.queues)), take.slots, take.spare, take.round_robin])
-
-
-def refs(all_: Sequence[Ref]) -> bytes:
-    return pack(list(all_))
 
 
 def introduction(info: SessionInfo) -> tuple[bytes, ...]:

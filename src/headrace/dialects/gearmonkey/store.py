@@ -64,7 +64,7 @@ class GearMonkeyStore(RedisDialect):
         self._has_room: dict[str, bool] = {}
         self._taken: dict[str, int] = {}
         """How often a session has found jobs."""
-        self._runs: dict[Ref, requests.Run] = {}
+        self._runs: dict[Ref, records.Run] = {}
         """What was handed out here."""
         self._cursor = b"0"
 
@@ -143,10 +143,7 @@ class GearMonkeyStore(RedisDialect):
             now, due, verdicts, entries, dropped = reply
             for outcome in outcomes:
                 self._runs.pop(outcome.ref, None)
-            leases = []
-            for lease, run in records.leases(entries, self.shapes):
-                leases.append(lease)
-                self._runs[lease.ref] = run
+            leases = records.leases(entries, self.shapes, self._runs)
             for name in dropped:
                 log.warning("job %s has gone or has ended: its number is dropped from the queue", name.decode())
             self._has_room[session] = take is not None and len(leases) < take.slots
@@ -158,7 +155,7 @@ class GearMonkeyStore(RedisDialect):
             session.encode(),
             b"%d" % number,
             requests.outcomes(outcomes, steady, self._runs, self.shapes),
-            requests.refs(started),
+            requests.pack(list(started)),
             requests.wanted(take),
         )
         return Script("exchange", arguments, read)
@@ -181,7 +178,7 @@ class GearMonkeyStore(RedisDialect):
 
         named = requests.pack([(ref, token) for ref, token, _ in held])
         number = requests.pack(False if complete is None else complete)
-        return Script("renew", (session.encode(), named, requests.refs(started), number), read)
+        return Script("renew", (session.encode(), named, requests.pack(list(started)), number), read)
 
     def close_session(self, session: str, *, crashed: Sequence[Ref] | None = ()) -> Operation[list[str]]:
         def read(reply: Reply, _: bool) -> list[str]:
