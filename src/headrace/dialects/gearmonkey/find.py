@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from headrace.dialects.gearmonkey import records
 from headrace.dialects.gearmonkey.mapping import Shapes
 from headrace.dialects.on_redis import Stepwise
-from headrace.records import Counts, Filter, Page, Snapshot, State
+from headrace.records import Counts, Filter, HistoryRecord, Page, Snapshot, State
 from headrace.store.redis.operation import Reply, Script
 
 
@@ -87,8 +88,21 @@ def _place(cursor: str) -> tuple[int, int, str]:
 
 
 def counts() -> Stepwise[list[Counts]]:
-    queues: dict[str, dict[State, int]] = {}
+    queues: dict[str, dict[State, int]] = defaultdict(lambda: defaultdict(int))
     for job in (yield from walk()):
-        states = queues.setdefault(job.queue, {})
-        states[job.state] = states.get(job.state, 0) + 1
-    return [Counts(queue, queues[queue]) for queue in sorted(queues)]
+        queues[job.queue][job.state] += 1
+    return [Counts(queue, dict(states)) for queue, states in sorted(queues.items())]
+
+
+def history(job_id: str, shapes: Shapes) -> Stepwise[list[HistoryRecord]]:
+    """The protocol keeps none: what can be told from the job as it is."""
+    job: Snapshot | None
+    (job,) = yield get([job_id], shapes)
+    if job is None:
+        return []
+    events = [HistoryRecord(job.created, "created")] if job.created else []
+    if job.started is not None:
+        events.append(HistoryRecord(job.started, "started", "", job.worker))
+    if job.finished is not None:
+        events.append(HistoryRecord(job.finished, job.state.value, job.group or "", job.worker))
+    return events

@@ -19,13 +19,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
-from msgspec import Raw
 
 from headrace.dialects.base import once_per_task
+from headrace.dialects.positions import decode_by_name
 from headrace.task import Task
 
 _encode = msgspec.json.Encoder().encode
-_arguments = msgspec.json.Decoder(dict[str, Raw])
 
 NONE, TEXT, BYTES, AS_IT_IS = "n", "t", "b", "j"
 """How an output was made from a result. Kept beside the job, so that our own results come back exactly."""
@@ -38,8 +37,7 @@ class Shape:
 
     def __init__(self, task: Task[Any, Any]) -> None:
         hints = typing.get_type_hints(task.function, include_extras=True)
-        signature = inspect.signature(task.function)
-        own = [p for name, p in signature.parameters.items() if name not in task.arguments.injected]
+        own = task.arguments.parameters
         single = len(own) == 1 and own[0].kind not in (own[0].VAR_POSITIONAL, own[0].VAR_KEYWORD)
         self.count = 1 if single else 2 if own else 0
         self.name = own[0].name if single else ""
@@ -52,7 +50,7 @@ class Shape:
         """What a peer finds as the job's input."""
         if self.count != 1:
             return body if self.count else b""
-        value = _arguments.decode(body).get(self.name)
+        value = decode_by_name(body).get(self.name)
         if value is None:  # left out: the function's own default applies, here as there
             return self.default.encode() if self.kind is str and isinstance(self.default, str) else b""
         text = bytes(value)
@@ -120,8 +118,7 @@ class Shapes:
         return body if shape is None else shape.to_input(body)
 
     def to_body(self, task: str, given: bytes) -> bytes:
-        shape = self.of(task)
-        return given if shape is None else shape.to_body(given)
+        return self.reader(task)(given)
 
     def reader(self, task: str) -> Callable[[bytes], bytes]:
         shape = self.of(task)

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Raw
 
 from headrace.dialects.gearmonkey.mapping import Shapes
-from headrace.records import HistoryRecord, Lease, Ref, SessionSnapshot, Snapshot, State, decode_session_info
+from headrace.records import Lease, Ref, SessionSnapshot, Snapshot, State, decode_session_info
 from headrace.values.codec import ErrorText, encode_error
 
 Fields = dict[bytes, bytes]
@@ -172,18 +172,6 @@ def _number(text: bytes) -> float:
         return int(text)
     except ValueError:
         return float(text)
-
-
-def history(job: Snapshot | None) -> list[HistoryRecord]:
-    """The protocol keeps none: what can be told from the job as it is."""
-    if job is None:
-        return []
-    events = [HistoryRecord(job.created, "created")] if job.created else []
-    if job.started is not None:
-        events.append(HistoryRecord(job.started, "started", "", job.worker))
-    if job.finished is not None:
-        events.append(HistoryRecord(job.finished, job.state.value, job.group or "", job.worker))
-    return events
 
 
 def session(entry: Any) -> SessionSnapshot:

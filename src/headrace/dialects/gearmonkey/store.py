@@ -108,10 +108,7 @@ class GearMonkeyStore(RedisDialect):
         return Steps(find.counts)
 
     def history(self, job_id: str) -> Operation[list[HistoryRecord]]:
-        def read(reply: Reply, _: bool) -> list[HistoryRecord]:
-            return records.history(records.snapshot(job_id, reply[0], self.shapes) if reply[0] else None)
-
-        return Script("get", (job_id.encode(),), read)
+        return Steps(lambda: find.history(job_id, self.shapes))
 
     def cancel(self, ids: Sequence[str]) -> Operation[list[bool]]:
         return _yes_or_no("cancel", ids, repeatable=True)
