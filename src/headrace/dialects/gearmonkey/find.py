@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from headrace.dialects.gearmonkey import records
 from headrace.dialects.gearmonkey.mapping import Shapes
@@ -46,18 +46,15 @@ def walk() -> Stepwise[list[Seen]]:
     found: dict[tuple[bytes, bytes], Seen] = {}
     while True:
         cursor, entries, now = yield Script("scan", (cursor,), lambda reply, _: reply)
-        for entry in entries:
-            found[entry[0], entry[1]] = _seen(entry, now)
+        for function, number, status, ttl, score, arrival, said, *words in entries:
+            name = function.decode()
+            state = records.state_of(status, score, now, cancelled=said == b"cancelled")
+            queue, task, group = (word.decode() if word else None for word in words)
+            found[function, number] = Seen(
+                name, int(number), status.decode(), ttl, state, int(arrival), queue or name, task or name, group
+            )
         if cursor == b"0":
             return list(found.values())
-
-
-def _seen(entry: Any, now: int) -> Seen:
-    function, number, status, ttl, score, arrival, said, *words = entry
-    state = records.state_of(status, score, now, cancelled=said == b"cancelled")
-    queue, task, group = (word.decode() if word else None for word in words)
-    name = function.decode()
-    return Seen(name, int(number), status.decode(), ttl, state, int(arrival), queue or name, task or name, group)
 
 
 def find(wanted: Filter, shapes: Shapes) -> Stepwise[Page]:

@@ -145,9 +145,7 @@ class Shapes:
             return None
         if made == AS_IT_IS:
             return output
-        if made == BYTES:
-            return _encode(output)
-        return _encode(output.decode(errors="replace"))
+        return _encode(output if made == BYTES else output.decode(errors="replace"))
 
     def _guess(self, task: str, output: bytes) -> str:
         """A peer has written it: by what the task says it returns, else by what it looks like."""

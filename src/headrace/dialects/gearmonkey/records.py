@@ -49,15 +49,6 @@ decode_functions = msgspec.msgpack.Decoder(tuple[str, ...]).decode
 _LENGTHS = {0xD9: 1, 0xDA: 2, 0xDB: 4}
 
 
-def _split(record: bytes) -> tuple[tuple[Any, ...], str, Rest]:
-    """The head of a record, the name of the worker that had the job last, and the rest."""
-    head = _HEAD.unpack_from(record)
-    worker = _HEAD.size + head[9]
-    end = worker + head[10]
-    rest = record[end:-6]  # the ref stands last
-    return head, record[worker:end].decode(), _rest(rest) if rest else Rest()
-
-
 def _bytes(value: Raw) -> bytes | None:
     """A string of Lua's, which need not be text."""
     if value is NOTHING:
@@ -111,7 +102,10 @@ def snapshot(job_id: str, entry: Any, shapes: Shapes) -> Snapshot:
     """A job as it is: see lua/get.lua."""
     name, _, flat, record, score, now = entry
     job = fields(flat)
-    (token, attempts, crashes, created, due, _, started, finished, made, *_), worker, rest = _split(record)
+    token, attempts, crashes, created, due, _, started, finished, made, s, w = _HEAD.unpack_from(record)
+    start = _HEAD.size + s
+    worker, packed = record[start : start + w].decode(), record[start + w : -6]  # the ref stands last
+    rest = _rest(packed) if packed else Rest()
     function = name.decode()
     task = rest.task or function
     state = state_of(job.get(b"status"), score, now, cancelled=rest.state == "cancelled")

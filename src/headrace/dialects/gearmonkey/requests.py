@@ -127,18 +127,12 @@ def _or_false(value: Any) -> Any:
 
 
 def reports(all_: Sequence[Report]) -> bytes:
-    return pack(
-        [
-            [
-                report.ref,
-                report.token,
-                report.id,
-                *([False, False] if report.progress is None else map(decimal, report.progress)),
-                _or_false(report.data),
-            ]
-            for report in all_
-        ]
-    )
+    return pack([_report(report) for report in all_])
+
+
+def _report(report: Report) -> list[Any]:
+    progress = (False, False) if report.progress is None else map(decimal, report.progress)
+    return [report.ref, report.token, report.id, *progress, _or_false(report.data)]
 
 
 def wanted(take: Take | None) -> bytes:

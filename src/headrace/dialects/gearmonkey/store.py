@@ -92,11 +92,7 @@ class GearMonkeyStore(RedisDialect):
 
     def put(self, jobs: Sequence[NewJob]) -> Operation[list[Put]]:
         self.refuse_options(jobs)
-
-        def read(_: Reply, __: bool) -> list[Put]:
-            return [Put(job.id, True) for job in jobs]
-
-        return Script("put", (requests.new_jobs(jobs, self.shapes),), read)
+        return Script("put", (requests.new_jobs(jobs, self.shapes),), lambda _, __: [Put(job.id, True) for job in jobs])
 
     def get(self, ids: Sequence[str]) -> Operation[list[Snapshot | None]]:
         return find.get(ids, self.shapes)

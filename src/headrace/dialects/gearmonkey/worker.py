@@ -170,8 +170,9 @@ class Loop:
         self._waiter.poke()
 
     def update(self, dividend: float, divisor: float) -> None:
-        assert self.job is not None
-        said = Report(ref=self.job.ref, token=self.job.token, id=self.job.id, progress=(dividend, divisor))
+        lease = self.job
+        assert lease is not None
+        said = Report(ref=lease.ref, token=lease.token, id=lease.id, progress=(dividend, divisor))
         self._insist(lambda number: self._store.report(self._info.id, number, [said]))
 
     def run(self, *, burst: bool) -> None:
