@@ -27,7 +27,7 @@ from .find import Entry
 from .handlers import public_function, wire_name
 from .payload import canonical, job_id
 from .store import WorkKitStore
-from .times import as_milliseconds, as_moment, cron_of, first_time, in_order, read_cron
+from .times import as_milliseconds, as_moment, cron_of, in_order, next_time, read_cron
 from .wire import NewEntry
 
 if TYPE_CHECKING:
@@ -193,7 +193,7 @@ class Schedule:
             yield from store.ask_time()
             now = store.timekeeper.now()
             cron = cron_at(now)
-            due = store.timekeeper.instants(1)[0] if at_once else first_time(read_cron(cron, order), now)
+            due = store.timekeeper.instants(1)[0] if at_once else next_time(read_cron(cron, order), now, inclusive=True)
             if due is None:
                 raise ConfigurationError(f"'{cron}' never comes again: nothing was scheduled.")
             text = canonical(job, cron, values)

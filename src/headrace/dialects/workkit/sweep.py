@@ -13,7 +13,7 @@ from headrace.schedule import ScheduleError
 
 from .address import Settings
 from .payload import read_payload
-from .times import Timekeeper, first_time, read_cron
+from .times import Timekeeper, next_time, read_cron
 from .wire import Wire
 
 log = logging.getLogger("headrace.workkit")
@@ -102,7 +102,7 @@ class Orphanage:
             if payload is None:
                 continue
             try:
-                due = first_time(read_cron(payload.cron, self._settings.cron_order), now)
+                due = next_time(read_cron(payload.cron, self._settings.cron_order), now, inclusive=True)
             except ScheduleError:
                 continue
             entries.append((name, now // 1000 * 1000 if due is None else due))

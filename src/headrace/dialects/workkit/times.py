@@ -85,15 +85,9 @@ def in_order(cron: str, order: str) -> str:
     return " ".join((second, minute, hour, month, day, weekday, year))
 
 
-def first_time(cron: Calendar, now: int) -> int | None:
-    """The first time at the present second or after: for insertion."""
-    moment = cron.next(as_moment(now), inclusive=True)
-    return None if moment is None else as_milliseconds(moment)
-
-
-def next_time(cron: Calendar, now: int) -> int | None:
-    """The first time after the present second: for what has just run."""
-    moment = cron.next(as_moment(now))
+def next_time(cron: Calendar, now: int, *, inclusive: bool = False) -> int | None:
+    """The first time after the present second, for what has just run. `inclusive`: or in it, for insertion."""
+    moment = cron.next(as_moment(now), inclusive=inclusive)
     return None if moment is None else as_milliseconds(moment)
 
 
@@ -108,25 +102,25 @@ class Timekeeper:
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock
-        self._steady = SystemClock().steady if clock is None else clock.steady
+        self.steady = SystemClock().steady if clock is None else clock.steady
         self._ahead: int | None = None
         self._told_at = 0
         self._last = 0
 
     def told(self, now: int) -> None:
-        self._told_at = self._steady()
+        self._told_at = self.steady()
         self._ahead = now - self._told_at
 
     @property
     def knows(self) -> bool:
         """Whether `now` can be trusted; if not, ask the server anything."""
-        return self._clock is not None or (self._ahead is not None and self._steady() - self._told_at < TRUSTED)
+        return self._clock is not None or (self._ahead is not None and self.steady() - self._told_at < TRUSTED)
 
     def now(self) -> int:
         if self._clock is not None:
             return self._clock.now()
         assert self._ahead is not None
-        return self._steady() + self._ahead
+        return self.steady() + self._ahead
 
     def instants(self, count: int) -> list[int]:
         """Scores of that many jobs that are due now, first in, first out: the milliseconds up to now.
@@ -142,6 +136,3 @@ class Timekeeper:
         first = max(self._last + 1, now - count + 1)
         self._last = min(first + count - 1, now)
         return [min(first + place, now) for place in range(count)]
-
-    def steady(self) -> int:
-        return self._steady()
