@@ -29,10 +29,8 @@ class Keys(RedisKeys):
     """
 
     def __init__(self, schedule: str) -> None:
-        self.namespace = schedule
         self.prefix = f"{schedule}:"
         self.known = (f"{schedule}:jobs", f"{schedule}:next")
-        self.job = self.known[0]
         self.channel = f"{schedule}:wake"
 
     def expected_type(self, key: str) -> str | None:
@@ -59,13 +57,8 @@ def parse_url(url: str) -> tuple[Place, Settings]:
     schedule = options.pop("schedule", None)
     if not schedule:
         raise ConfigurationError(f"{shown_url(url)!r} does not say which schedule. Write for example {EXAMPLE}.")
-    settings = make_settings(
-        schedule,
-        lease=options.pop("lease", "60s"),
-        repair_after=options.pop("repair_after", None),
-        modules=tuple(filter(None, options.pop("modules", "").split(","))),
-        cron_order=options.pop("cron_order", PUBLISHED),
-    )
+    modules = tuple(filter(None, options.pop("modules", "").split(",")))
+    settings = make_settings(schedule, modules=modules, **options)
     if place.kind == "cluster" and not ("{" in schedule and "}" in schedule):
         raise ConfigurationError(
             f"{shown_url(url)!r}: on a cluster the two keys of the schedule {schedule!r} live on different servers. "
