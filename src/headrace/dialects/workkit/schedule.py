@@ -197,7 +197,7 @@ class Schedule:
             if due is None:
                 raise ConfigurationError(f"'{cron}' never comes again: nothing was scheduled.")
             text = canonical(job, cron, values)
-            yield store.insert([NewEntry(job_id(text), text, due)], now)
+            yield store.wire.insert([NewEntry(job_id(text), text, due)], now)
             return job_id(text)
 
         return store.run(Steps(work))

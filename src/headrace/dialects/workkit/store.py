@@ -20,7 +20,6 @@ from headrace.values.clock import Clock
 from . import find, schedules
 from .address import Keys, parse_url
 from .arguments import by_position
-from .driver import ScheduleDriver
 from .exchange import Exchanges
 from .find import Entry
 from .handlers import Handlers, wire_name
@@ -29,14 +28,12 @@ from .sessions import Session
 from .sweep import Orphanage
 from .times import Timekeeper, cron_of, in_order
 from .waiter import ScheduleWaiter
-from .wire import NewEntry, Wire
+from .wire import NewEntry, ScheduleDriver, Wire
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
 
 DEFAULT_QUEUE = "default"
-SURE_AFTER = 10_000
-"""A job due later than this can't have run while an insertion was sent again: its repeat is recognised."""
 
 
 class WorkKitStore(RedisDialect, OwnerlessStore[Session]):
@@ -69,9 +66,9 @@ class WorkKitStore(RedisDialect, OwnerlessStore[Session]):
 
     def __init__(self, url: str, *, clock: Clock | None = None) -> None:
         self.url = url
-        self.place, self.settings = parse_url(url)
+        place, self.settings = parse_url(url)
         self.keys = Keys(self.settings.schedule)
-        self.driver = ScheduleDriver(self.place, self.keys, test_clock(clock))
+        self.driver = ScheduleDriver(place, self.keys, test_clock(clock))
         self.timekeeper = Timekeeper(test_clock(clock))
         self.wire = Wire(self.timekeeper)
         self.handlers = Handlers(self.settings.modules)
@@ -144,7 +141,7 @@ class WorkKitStore(RedisDialect, OwnerlessStore[Session]):
                 else self._new_entry(job, args, -(-moment // 1000) * 1000)
                 for job, args, moment in zip(jobs, arguments, moments, strict=True)
             ]
-            created = yield self.insert(new, now)
+            created = yield self.wire.insert(new, now)
             return [Put(entry.id, is_new) for entry, is_new in zip(new, created, strict=True)]
 
         return Steps(work)
@@ -153,11 +150,6 @@ class WorkKitStore(RedisDialect, OwnerlessStore[Session]):
         cron = in_order(cron_of(second), self.settings.cron_order)
         text = canonical(wire_name(job.task), cron, args, job.id if job.unique_key is None else None)
         return NewEntry(job_id(text), text, second if score is None else score)
-
-    def insert(self, entries: Sequence[NewEntry], now: int) -> Script[list[bool]]:
-        """The published insertion. A repeat can be told from a new job while the first can't have run."""
-        sure = all(entry.due > now + SURE_AFTER for entry in entries)
-        return self.wire.insert(entries, repeatable=sure)
 
     def get(self, ids: Sequence[str]) -> Operation[list[Snapshot | None]]:
         return Steps(lambda: find.get(self, ids))
@@ -218,15 +210,12 @@ class WorkKitStore(RedisDialect, OwnerlessStore[Session]):
         return Steps(work)
 
     def waiter(self, session: str, queues: Sequence[str]) -> Waiter:
-        def judge(now: int, news: bool, due: int | None) -> tuple[bool, int]:
+        def told() -> int | None:
             known = self.book.find(session)
-            told = known.next_due if known is not None else None
-            # A run time that the worker has not been told of is news, too: it sleeps until the one that it knows.
-            sooner = due is not None and (told is None or told <= now or due < told)
-            return news or sooner, -1
+            return None if known is None else known.next_due
 
         def look() -> Script[tuple[bool, int]]:
-            return self.wire.look(self.handlers.likenesses, self.exchanges.unusable.ids(), judge)
+            return self.wire.look(self.handlers.likenesses, self.exchanges.unusable.ids(), told)
 
         return ScheduleWaiter(self.driver, self.keys.channel, look, lambda: self.has_room(session))
 

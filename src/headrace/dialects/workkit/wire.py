@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from enum import IntEnum
+from itertools import chain
 from typing import Any, NamedTuple, TypeVar
 
+from redis.exceptions import RedisError
+
+from headrace.dialects.on_redis import DialectDriver
+from headrace.errors import StoreCorrupt
 from headrace.store.redis.operation import Reply, Script
+from headrace.store.redis.scripts import Scripts
 
 from .payload import as_bytes, member_of
 from .times import Timekeeper, in_reach
@@ -15,6 +22,23 @@ T = TypeVar("T")
 
 WAKE_WITHIN = 2_000
 """Listeners are woken for jobs due within this many milliseconds; before later ones they look by themselves."""
+SURE_AFTER = 10_000
+"""A job due later than this can't have run while an insertion was sent again: its repeat is recognised."""
+
+
+class ScheduleDriver(DialectDriver):
+    """Connections to a schedule's server. Every script gets a clock (a test's, or none) and the two keys."""
+
+    SCRIPTS = Scripts("headrace.dialects.workkit")
+    # A renewal is no read, but its repeat is recognised: it may be sent again.
+    READS = frozenset({"counts", "get", "look", "orphans", "page", "recurring", "renew", "strangers"})
+
+    def _wrong_type(self) -> StoreCorrupt:
+        found = None
+        with suppress(RedisError):
+            found = next(filter(None, map(self._misfit, self.keys.known)), None)
+        where = found or f"One of the keys {' and '.join(self.keys.known)} has a type that is not a schedule's"
+        return StoreCorrupt(f"{where}. Nothing was written. Use another schedule name.")
 
 
 class Answer(IntEnum):
@@ -36,6 +60,10 @@ class NewEntry(NamedTuple):
     id: str
     text: bytes
     due: int
+
+    @property
+    def arguments(self) -> tuple[bytes, ...]:
+        return as_bytes(self.id), self.text, member_of(self.id), b"%d" % self.due
 
 
 class Settlement(NamedTuple):
@@ -88,16 +116,16 @@ class Wire:
     def time(self) -> Script[int]:
         return self._script("renew", (), lambda reply, _: int(reply[0]))
 
-    def insert(self, entries: Sequence[NewEntry], *, repeatable: bool) -> Script[list[bool]]:
-        """True per job that is new. (One that was sent twice meets itself: it counts as new.)"""
-        arguments = [b"%d" % WAKE_WITHIN]
-        for entry in entries:
-            arguments += (as_bytes(entry.id), entry.text, member_of(entry.id), b"%d" % entry.due)
+    def insert(self, entries: Sequence[NewEntry], now: int) -> Script[list[bool]]:
+        """The published insertion. True per job that is new: one that was sent twice meets itself, and counts as new.
+
+        A repeat can be told from a new job while the first can't have run.
+        """
         return self._script(
             "put",
-            tuple(arguments),
+            (b"%d" % WAKE_WITHIN, *_flat(entry.arguments for entry in entries)),
             lambda reply, repeated: [bool(new) or repeated for new in reply[1]],
-            repeatable=repeatable,
+            repeatable=all(entry.due > now + SURE_AFTER for entry in entries),
         )
 
     def exchange(
@@ -133,25 +161,28 @@ class Wire:
 
         return self._script("exchange", tuple(arguments), read)
 
-    def look(self, likenesses: bytes, skip: Sequence[str], judge: Callable[[int, bool, int | None], T]) -> Script[T]:
-        """`judge` is told now, whether there is something to do, and when the next entry will be due."""
-        return self._script(
-            "look",
-            (likenesses, as_bytes("\n".join(skip))),
-            lambda reply, _: judge(int(reply[0]), bool(reply[1]), _number(reply[2])),
-        )
+    def look(self, likenesses: bytes, skip: Sequence[str], told: Callable[[], int | None]) -> Script[tuple[bool, int]]:
+        """A waiter's question: is there news? `told`: the next run time that the worker knows of."""
+
+        def read(reply: Reply, _: bool) -> tuple[bool, int]:
+            now, due, known = int(reply[0]), _number(reply[2]), told()
+            # A run time that the worker has not been told of is news, too: it sleeps until the one that it knows.
+            sooner = due is not None and (known is None or known <= now or due < known)
+            return bool(reply[1]) or sooner, -1
+
+        return self._script("look", (likenesses, as_bytes("\n".join(skip))), read)
 
     def renew(self, leases: Sequence[tuple[bytes, str, int, int]]) -> Script[tuple[int, list[Answer]]]:
         """Per lease (member, id, token, new token)."""
-        arguments: list[bytes] = []
-        for member, identity, token, later in leases:
-            arguments += (member, as_bytes(identity), b"%d" % token, b"%d" % later)
+        arguments = _flat(
+            (member, as_bytes(name), b"%d" % token, b"%d" % later) for member, name, token, later in leases
+        )
 
         def read(reply: Reply, repeated: bool) -> tuple[int, list[Answer]]:
             codes = [Answer.OK if repeated and code == Answer.AS_WISHED else Answer(code) for code in reply[1]]
             return int(reply[0]), codes
 
-        return self._script("renew", tuple(arguments), read)
+        return self._script("renew", arguments, read)
 
     def get(self, ids: Sequence[str]) -> Script[list[tuple[bytes, float | None] | None]]:
         """Payload and score per job."""
@@ -199,22 +230,21 @@ class Wire:
 
     def replace(self, new: NewEntry, old: Sequence[str]) -> Script[bool]:
         """False: one of the old jobs is gone, or the new one is there already. Nothing was changed."""
-        arguments = (as_bytes(new.id), new.text, member_of(new.id), b"%d" % new.due, *_ids_and_members(old))
+        arguments = (*new.arguments, *_ids_and_members(old))
         return self._script("replace", arguments, lambda reply, _: bool(reply[1]), repeatable=False)
 
     def repair(self, entries: Sequence[tuple[str, int]]) -> Script[list[bool]]:
         """Per job (id, run time): True if it was given an entry."""
-        arguments: list[bytes] = []
-        for identity, due in entries:
-            arguments += (as_bytes(identity), member_of(identity), b"%d" % due)
-        return self._script("repair", tuple(arguments), lambda reply, _: [bool(done) for done in reply[1]])
+        arguments = _flat((as_bytes(name), member_of(name), b"%d" % due) for name, due in entries)
+        return self._script("repair", arguments, lambda reply, _: [bool(done) for done in reply[1]])
 
 
 def _ids_and_members(ids: Sequence[str]) -> tuple[bytes, ...]:
-    arguments: list[bytes] = []
-    for identity in ids:
-        arguments += (as_bytes(identity), member_of(identity))
-    return tuple(arguments)
+    return _flat((as_bytes(identity), member_of(identity)) for identity in ids)
+
+
+def _flat(arguments: Iterable[tuple[bytes, ...]]) -> tuple[bytes, ...]:
+    return tuple(chain.from_iterable(arguments))
 
 
 def _forgive(code: int, again: bool) -> Answer:
