@@ -6,9 +6,8 @@ import itertools
 import logging
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from headrace.dialects.lease_book import LeaseBook
 from headrace.dialects.on_redis import Stepwise
 from headrace.records import (
     NO_EXTRAS,
@@ -50,30 +49,12 @@ MOST_CALLS = 50
 COUNTED = 10_000
 """Jobs whose attempts or crashes this process remembers, as the wire can't."""
 
-_VERDICTS = {
-    Answer.OK: Verdict.OK,
-    Answer.LATER: Verdict.LATER,
-    Answer.STALE: Verdict.STALE,
-    Answer.AS_WISHED: Verdict.STALE,
-    Answer.GONE: Verdict.STALE,
-}
-
-
-class Asked(NamedTuple):
-    """An outcome that the server has to judge."""
-
-    place: int
-    hold: Hold
-    outcome: Outcome
-    settlement: Settlement
-
 
 class Exchanges:
     """Settles and takes for the sessions of this process."""
 
-    def __init__(self, store: WorkKitStore, book: LeaseBook[Session]) -> None:
+    def __init__(self, store: WorkKitStore) -> None:
         self._store = store
-        self._book = book
         self._counters: dict[str, tuple[int, int]] = {}
         """Attempts and crashes by job id, as far as this process knows: the wire has no room for them."""
         self.unusable = Lately(store.timekeeper.steady)
@@ -91,14 +72,15 @@ class Exchanges:
         store = self._store
         yield from store.ask_time()
         again = session.sends(number)
-        verdicts, asked = self._judge(session, outcomes)
+        verdicts = {place: known for place, known in enumerate(session.judge(outcomes)) if known is not None}
+        asked = {place: self._settlement(session, one) for place, one in enumerate(outcomes) if place not in verdicts}
         queue = store.queue_of(take.queues) if take is not None else None
         wanted = take.slots + take.spare if take is not None and queue is not None else 0
         leases = session.begun
         offset = 0
         for number_of_calls in itertools.count(1):
             reply = yield store.wire.exchange(
-                [*(one.settlement for one in asked), *session.returns],
+                [*asked.values(), *session.returns],
                 lease=store.settings.lease,
                 wanted=wanted - len(leases),
                 offset=offset,
@@ -108,14 +90,15 @@ class Exchanges:
                 again=again,
             )
             self._last_token = max(self._last_token, reply.token if reply.claims else 0)
-            self._settled(session, asked, reply.answers[: len(asked)], verdicts)
+            for place, answer in zip(asked, reply.answers, strict=False):
+                verdicts[place] = self._settled(session, outcomes[place], answer)
             self._warnings.passed_over(reply.passed)
             fresh, unusable = self._accept(session, reply.claims, reply.token, queue or "")
             leases += fresh
             # What turned out to be unusable goes back with the next call, which looks for something in its place.
             session.returns = [Settlement(one.member, one.id, reply.token, one.due, False) for one in unusable]
             session.write_down()
-            asked = []
+            asked = {}
             if number_of_calls == MOST_CALLS:
                 wanted = len(leases)
             if not unusable and (reply.resume is None or len(leases) >= wanted):
@@ -164,14 +147,14 @@ class Exchanges:
         return Renewal(now, lost, cancelled, tokens)
 
     def close(self, session_id: str, crashed: Sequence[Ref]) -> Stepwise[list[str]]:
-        session = self._book.find(session_id)
+        session = self._store.book.find(session_id)
         given_back = [] if session is None else (yield from self._give_back(session, crashed))
-        self._book.close(session_id)
+        self._store.book.close(session_id)
         return given_back
 
     def _give_back(self, session: Session, crashed: Sequence[Ref]) -> Stepwise[list[str]]:
         """Everything that the session still holds, but jobs that keep killing their processes: see `Crashes`."""
-        fences = self._book.without_culprits(session.fences(), crashed, lambda fence: fence.id)
+        fences = self._store.book.without_culprits(session.fences(), crashed, lambda fence: fence.id)
         yield from self._store.ask_time()
         now = self._store.timekeeper.now()
         settlements = []
@@ -199,20 +182,11 @@ class Exchanges:
         self._last_token = token + (token % 1000 == 0)
         return self._last_token
 
-    def _judge(self, session: Session, outcomes: Sequence[Outcome]) -> tuple[dict[int, Verdict], list[Asked]]:
-        """What can be said without asking, and what is to be asked."""
-        verdicts: dict[int, Verdict] = {}
-        asked: list[Asked] = []
-        for place, (outcome, verdict) in enumerate(zip(outcomes, session.judge(outcomes), strict=True)):
-            if verdict is not None:
-                verdicts[place] = verdict
-                continue
-            hold = session.held[outcome.ref]
-            absent = hold.absent_since
-            insist = absent is not None and self._store.timekeeper.steady() - absent >= PATIENCE
-            settlement = Settlement(hold.member, hold.id, hold.token, self._target(hold, outcome), insist)
-            asked.append(Asked(place, hold, outcome, settlement))
-        return verdicts, asked
+    def _settlement(self, session: Session, outcome: Outcome) -> Settlement:
+        hold = session.held[outcome.ref]
+        absent = hold.absent_since
+        insist = absent is not None and self._store.timekeeper.steady() - absent >= PATIENCE
+        return Settlement(hold.member, hold.id, hold.token, self._target(hold, outcome), insist)
 
     def _target(self, hold: Hold, outcome: Outcome) -> int | None:
         """The score that an outcome leads to; None: the job is over."""
@@ -234,23 +208,17 @@ class Exchanges:
             )
         return next_time(hold.cron, max(now, hold.due))
 
-    def _settled(
-        self, session: Session, asked: Sequence[Asked], answers: Sequence[Answer], verdicts: dict[int, Verdict]
-    ) -> None:
-        for (place, hold, outcome, _), answer in zip(asked, answers, strict=True):
-            verdicts[place] = _VERDICTS[answer]
-            if answer is Answer.LATER:
-                if hold.absent_since is None:
-                    hold.absent_since = self._store.timekeeper.steady()
-            elif answer is Answer.OK:
-                session.settle(hold.ref)
-                self._charge(hold, outcome)
-            else:
-                session.lose(hold.ref)
-                self._counters.pop(hold.id, None)
-
-    def _charge(self, hold: Hold, outcome: Outcome) -> None:
+    def _settled(self, session: Session, outcome: Outcome, answer: Answer) -> Verdict:
+        hold = session.held[outcome.ref]
+        if answer is Answer.LATER:
+            if hold.absent_since is None:
+                hold.absent_since = self._store.timekeeper.steady()
+            return Verdict.LATER
         self._counters.pop(hold.id, None)
+        if answer is not Answer.OK:
+            session.lose(hold.ref)
+            return Verdict.STALE
+        session.settle(hold.ref)
         if outcome.kind in (Kind.AGAIN, Kind.RELEASED, Kind.CRASHED):
             attempts = hold.attempts + (outcome.charge is Charge.ATTEMPT)
             crashes = hold.crashes + (outcome.kind is Kind.CRASHED)
@@ -258,6 +226,7 @@ class Exchanges:
                 self._counters[hold.id] = attempts, crashes
         while len(self._counters) > COUNTED:
             del self._counters[next(iter(self._counters))]
+        return Verdict.OK
 
     def _accept(
         self, session: Session, claims: Sequence[Claim], token: int, queue: str
@@ -286,7 +255,7 @@ class Exchanges:
             most = 3 if task is None else task.options.max_crashes
             ref = reference(claim.member, claim.id)
             hold = Hold(ref, claim.id, claim.member, token, claim.due, cron, attempts, crashes, most)
-            for known in self._book:
+            for known in self._store.book:
                 known.forget(hold.ref)
             session.hold(hold.ref, hold)
             leases.append(

@@ -73,7 +73,7 @@ class WorkKitStore(RedisDialect, OwnerlessStore[Session]):
         self.wire = Wire(self.timekeeper)
         self.handlers = Handlers(self.settings.modules)
         self.book = LeaseBook(Session)
-        self.exchanges = Exchanges(self, self.book)
+        self.exchanges = Exchanges(self)
         self._orphanage = Orphanage(self.settings, self.wire, self.timekeeper)
 
     def serve(self, app: Headrace) -> None:
