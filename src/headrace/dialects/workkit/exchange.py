@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from headrace.dialects.on_redis import Stepwise
@@ -32,7 +32,6 @@ from .payload import read_payload
 from .schedules import recurs
 from .sessions import Hold, Session, reference
 from .times import next_time, read_cron
-from .warnings import Lately, Warnings, shown
 from .wire import Answer, Claim, Settlement
 
 if TYPE_CHECKING:
@@ -48,6 +47,30 @@ MOST_CALLS = 50
 """How often to go on looking past jobs that can't be run here, in one exchange."""
 COUNTED = 10_000
 """Jobs whose attempts or crashes this process remembers, as the wire can't."""
+LATELY, MOST = 300_000, 1_000
+"""For how many milliseconds a job that is left for others is remembered, and how many jobs are."""
+LONGEST_SHOWN = 200
+
+
+class Lately:
+    """Ids that were met in the last minutes."""
+
+    def __init__(self, steady: Callable[[], int]) -> None:
+        self._steady = steady
+        self._met: dict[str, int] = {}
+
+    def add(self, identity: str) -> bool:
+        """False: it is among them already."""
+        new = identity not in self.ids()
+        if new:
+            self._met[identity] = self._steady()
+        return new
+
+    def ids(self) -> tuple[str, ...]:
+        horizon = self._steady() - LATELY
+        while self._met and (len(self._met) > MOST or next(iter(self._met.values())) <= horizon):
+            del self._met[next(iter(self._met))]
+        return tuple(self._met)
 
 
 class Exchanges:
@@ -60,8 +83,9 @@ class Exchanges:
         self.unusable = Lately(store.timekeeper.steady)
         """Ids that a script took for ours and that can't be run after all: passed over for a while, as a module that
         can't be imported now may be mended."""
+        self._reported = Lately(store.timekeeper.steady)
+        """Ids that operators were told of: jobs that are left for others are met at every look."""
         self._last_token = 0
-        self._warnings = Warnings(store.settings.schedule, store.timekeeper.steady)
 
     def exchange(
         self, session: Session, number: int, outcomes: Sequence[Outcome], take: Take | None
@@ -92,7 +116,8 @@ class Exchanges:
             self._last_token = max(self._last_token, reply.token if reply.claims else 0)
             for place, answer in zip(asked, reply.answers, strict=False):
                 verdicts[place] = self._settled(session, outcomes[place], answer)
-            self._warnings.passed_over(reply.passed)
+            for identity, job in reply.passed:
+                self._leave(identity, f"{_shown(job)} is not known here" if job else "it is not a job that can be read")
             fresh, unusable = self._accept(session, reply.claims, reply.token, queue or "")
             leases += fresh
             # What turned out to be unusable goes back with the next call, which looks for something in its place.
@@ -243,10 +268,10 @@ class Exchanges:
                 if payload is None or not claim.id.isprintable():
                     raise ScheduleError("its payload is not a job, or its id is not text")
                 if name is None:
-                    raise ScheduleError(f"{shown(payload.job)} is not known here")
+                    raise ScheduleError(f"{_shown(payload.job)} is not known here")
                 cron = read_cron(payload.cron, self._store.settings.cron_order)
             except ScheduleError as error:
-                self._warnings.unusable(claim.id, str(error))
+                self._leave(claim.id, str(error))
                 self.unusable.add(claim.id)
                 unusable.append(claim)
                 continue
@@ -275,3 +300,14 @@ class Exchanges:
                 )
             )
         return leases, unusable
+
+    def _leave(self, identity: str, reason: str) -> None:
+        """Tell operators, once in a while, of a due job that is left for others."""
+        if self._reported.add(identity):
+            name = identity if identity.isalnum() else _shown(identity)
+            log.warning("schedule %s: job %s is left for others: %s", self._store.settings.schedule, name, reason)
+
+
+def _shown(text: str) -> str:
+    """What others wrote, so that it can't disturb a terminal or fill a disk."""
+    return repr(text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…")
