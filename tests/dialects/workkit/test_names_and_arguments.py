@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from headrace import Headrace, inject
-from headrace.dialects.workkit.arguments import by_name, by_position
 from headrace.dialects.workkit.handlers import Handlers, likeness, python_name, wire_name
+from headrace.dialects.workkit.payload import by_name, by_position
 from headrace.errors import ArgumentsError, ConfigurationError, Unsupported
 from headrace.task import Task
 

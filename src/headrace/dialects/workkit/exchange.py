@@ -27,8 +27,7 @@ from headrace.records import (
 from headrace.schedule import ScheduleError
 from headrace.store.contract import Reported
 
-from .arguments import by_name
-from .payload import read_payload
+from .payload import by_name, read_payload
 from .schedules import recurs
 from .sessions import Hold, Session, reference
 from .times import next_time, read_cron
@@ -262,12 +261,11 @@ class Exchanges:
         handlers = self._store.handlers
         for claim in claims:
             payload = read_payload(claim.payload)
-            job, arguments = ("", []) if payload is None else payload.call
-            name = handlers.find(job)
             try:
                 if payload is None or not claim.id.isprintable():
                     raise ScheduleError("its payload is not a job, or its id is not text")
-                if name is None:
+                job, arguments = payload.call
+                if (name := handlers.find(job)) is None:
                     raise ScheduleError(f"{_shown(payload.job)} is not known here")
                 cron = read_cron(payload.cron, self._store.settings.cron_order)
             except ScheduleError as error:

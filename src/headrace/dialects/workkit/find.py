@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from headrace.dialects.on_redis import Stepwise
 from headrace.records import Counts, Filter, Page, Snapshot, State
 
-from .arguments import by_name
-from .payload import read_payload
+from .payload import by_name, read_payload
 from .schedules import name_of, recurs
 from .times import as_moment, in_reach
 

@@ -22,10 +22,9 @@ from headrace.values.names import check_count
 from headrace.worker.embedded import Worker
 
 from .address import make_settings, url_of
-from .arguments import by_position
 from .find import Entry
 from .handlers import public_function, wire_name
-from .payload import canonical, job_id
+from .payload import by_position, canonical, job_id
 from .store import WorkKitStore
 from .times import as_milliseconds, as_moment, cron_of, in_order, next_time, read_cron
 from .wire import NewEntry

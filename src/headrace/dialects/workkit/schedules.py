@@ -25,9 +25,8 @@ from headrace.schedule import Repeat, ScheduleError, restore
 from headrace.schedule.workkit import cron7_of
 from headrace.store.facets import ScheduleLook
 
-from .arguments import by_name, by_position
 from .handlers import wire_name
-from .payload import Payload, as_bytes, canonical, job_id, read_payload
+from .payload import Payload, as_bytes, by_name, by_position, canonical, job_id, read_payload
 from .times import CUCKOO, PUBLISHED, in_order, in_reach, next_time, read_cron
 from .wire import NewEntry
 

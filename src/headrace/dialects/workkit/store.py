@@ -19,11 +19,10 @@ from headrace.values.clock import Clock
 
 from . import find, schedules
 from .address import Keys, parse_url
-from .arguments import by_position
 from .exchange import Exchanges
 from .find import Entry
 from .handlers import Handlers, wire_name
-from .payload import canonical, job_id
+from .payload import by_position, canonical, job_id
 from .sessions import Session
 from .sweep import Orphanage
 from .times import Timekeeper, cron_of, in_order
