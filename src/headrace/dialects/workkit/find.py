@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -128,7 +128,7 @@ def _fits(job: Snapshot, wanted: Filter, store: WorkKitStore) -> bool:
     )
 
 
-def entries(store: WorkKitStore, find_orphans: Callable[[], Stepwise[dict[str, bytes]]]) -> Stepwise[list[Entry]]:
+def entries(store: WorkKitStore) -> Stepwise[list[Entry]]:
     """All jobs, by their next times; those without an entry last."""
     found: dict[str, Entry] = {}
     start = 0
@@ -139,7 +139,7 @@ def entries(store: WorkKitStore, find_orphans: Callable[[], Stepwise[dict[str, b
         start += PAGE
         if len(page) < PAGE:
             break
-    orphans = yield from find_orphans()
+    orphans = yield from store.orphanage.find()
     for name, text in orphans.items():
         found.setdefault(name, entry(name, text, None, store.timekeeper.now()))
     return list(found.values())

@@ -105,11 +105,9 @@ def positions_of(task: Task[Any, Any]) -> Positions:
 
 def by_position(task: Task[Any, Any] | None, body: bytes) -> list[Any]:
     """From a body to `args`. Without a task to tell the order, the values go as they stand in the body."""
-    if body.startswith(b"["):
-        found: list[Any] = json.loads(body)
-        return found
-    if task is None:
-        return list(json.loads(body).values())
+    if task is None or body.startswith(b"["):
+        values = json.loads(body)
+        return list(values.values() if isinstance(values, dict) else values)
     given = decode_by_name(body)
     args = [json.loads(value) for value in positions_of(task).take(given)]
     if given:

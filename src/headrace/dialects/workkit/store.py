@@ -73,7 +73,7 @@ class WorkKitStore(RedisDialect, OwnerlessStore[Session]):
         self.handlers = Handlers(self.settings.modules)
         self.book = LeaseBook(Session)
         self.exchanges = Exchanges(self)
-        self._orphanage = Orphanage(self.settings, self.wire, self.timekeeper)
+        self.orphanage = Orphanage(self.settings, self.wire, self.timekeeper)
 
     def serve(self, app: Headrace) -> None:
         """The app whose tasks run here. It says how they are named, and in which order they take arguments."""
@@ -159,11 +159,11 @@ class WorkKitStore(RedisDialect, OwnerlessStore[Session]):
 
     def entries(self) -> Operation[list[Entry]]:
         """All jobs with their next times, earliest first; those without an entry come last."""
-        return Steps(lambda: find.entries(self, self._orphanage.find))
+        return Steps(lambda: find.entries(self))
 
     def orphans(self) -> Operation[dict[str, bytes]]:
         """Jobs that have no entry at present: published listeners run them, or died doing so."""
-        return Steps(self._orphanage.find)
+        return Steps(self.orphanage.find)
 
     def counts(self) -> Operation[list[Counts]]:
         return Steps(lambda: find.counts(self))
@@ -220,7 +220,6 @@ class WorkKitStore(RedisDialect, OwnerlessStore[Session]):
 
     def sweep(self, *, every: int | None = None) -> Operation[Swept]:
         def work() -> Stepwise[Swept]:
-            repaired = (yield from self._orphanage.tend()) if self._orphanage.due else 0
-            return Swept(jobs_returned=repaired)
+            return Swept(jobs_returned=(yield from self.orphanage.tend()))
 
         return Steps(work)

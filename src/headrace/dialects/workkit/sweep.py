@@ -40,13 +40,12 @@ class Orphanage:
         self._since: dict[str, int] = {}
         self._reported: set[str] = set()
 
-    @property
-    def due(self) -> bool:
-        return self._looked is None or self._timekeeper.steady() - self._looked >= self._pause
-
     def tend(self) -> Stepwise[int]:
-        """One look; answers with how many jobs were repaired."""
-        now = self._looked = self._timekeeper.steady()
+        """One look, if it is time for one; answers with how many jobs were repaired."""
+        now = self._timekeeper.steady()
+        if self._looked is not None and now - self._looked < self._pause:
+            return 0
+        self._looked = now
         jobs, entries, *_ = yield self._wire.counts(0)
         if jobs <= entries and not self._since and now - self._thorough < THOROUGH:
             return 0
@@ -82,16 +81,14 @@ class Orphanage:
             if now - since >= self._report_after and name not in self._reported:
                 self._reported.add(name)
                 payload = read_payload(found[name])
-                remedy = (
-                    "" if self._settings.repair_after is not None else " With repair_after=... headrace gives it one."
-                )
+                repairs = self._settings.repair_after is not None
                 log.warning(
                     "schedule %s: job %s (%s) has had no entry for %d s: who had it out has died, or runs it still.%s",
                     self._settings.schedule,
                     name,
                     payload.job if payload else "unreadable",
                     (now - since) // 1000,
-                    remedy,
+                    "" if repairs else " With repair_after=... headrace gives it one.",
                 )
 
     def _repair(self, orphans: dict[str, bytes]) -> Stepwise[int]:
