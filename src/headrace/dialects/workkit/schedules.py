@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
@@ -66,11 +66,12 @@ class Kept(Struct, omit_defaults=True, frozen=True):
 
 
 _decode_kept = msgspec.json.Decoder(Kept).decode
+_SHARED = ("rule", "queue", "overlap", "start", "max_crashes", "declared_by")
 
 
-def version_of(identity: str) -> int:
-    """The version of a schedule: its content's, as the id is."""
-    return int(job_id(as_bytes(identity))[:13], 16)
+def _shared(record: Definition | Kept) -> dict[str, Any]:
+    """The fields that a definition and what is kept of it have in common, to make one of the other."""
+    return {name: getattr(record, name) for name in _SHARED}
 
 
 def recurs(payload: Payload, order: str) -> bool:
@@ -115,16 +116,8 @@ def text_of(store: WorkKitStore, record: ScheduleRecord) -> bytes:
     args = by_position(task, definition.body)
     plain = read_payload(canonical(job, cron, args))
     given_back = plain is not None and by_name(task, plain.arguments) == definition.body
-    kept = Kept(
-        schedule=record.name,
-        rule=definition.rule,
-        queue=definition.queue,
-        overlap=definition.overlap,
-        start=definition.start,
-        max_crashes=definition.max_crashes,
-        declared_by=definition.declared_by,
-        body=None if given_back else definition.body.decode(),
-    )
+    kept_body = None if given_back else definition.body.decode()
+    kept = Kept(schedule=record.name, body=kept_body, **_shared(definition))
     return canonical(job, cron, args, msgspec.to_builtins(kept))
 
 
@@ -147,25 +140,18 @@ def put(store: WorkKitStore, record: ScheduleRecord, expected: int | None, text:
     if (None if known is None else known.version) != expected:
         return False
     due = record.next
-    if known is not None and _times(known.definition) == _times(record.definition):
+    times = (record.definition.rule, record.definition.start)
+    if known is not None and (known.definition.rule, known.definition.start) == times:
         due = known.next  # which may have passed on since it was looked at
     assert due is not None
     if not (yield store.wire.replace(NewEntry(job_id(text), text, due), list(found))):
         return False
     if not found:
-        yield from _settle_names(store, record.name)
+        # Two programs may have stored a schedule of one name at the same time: all of them keep the same one.
+        named = yield from _named(store, record.name)
+        if len(named) > 1:
+            yield store.wire.remove(list(named)[1:])
     return True
-
-
-def _times(definition: Definition) -> tuple[str, int | None]:
-    return definition.rule, definition.start
-
-
-def _settle_names(store: WorkKitStore, name: str) -> Stepwise[None]:
-    """Two programs may have stored a schedule of one name at the same time: all of them keep the same one."""
-    found = yield from _named(store, name)
-    if len(found) > 1:
-        yield store.wire.remove(list(found)[1:])
 
 
 def delete(store: WorkKitStore, name: str) -> Stepwise[bool]:
@@ -221,21 +207,12 @@ def _record(store: WorkKitStore, payload: Payload, identity: str, score: float |
     except ScheduleError:
         cron, rule = None, payload.cron
     if kept is None:
-        definition = Definition(rule=rule, task=task, body=body)
+        name, definition = identity, Definition(rule=rule, task=task, body=body)
     else:
-        definition = Definition(
-            rule=kept.rule,
-            task=task,
-            body=body if kept.body is None else kept.body.encode(),
-            queue=kept.queue,
-            overlap=kept.overlap,
-            start=kept.start,
-            max_crashes=kept.max_crashes,
-            declared_by=kept.declared_by,
-        )
+        body = body if kept.body is None else kept.body.encode()
+        name, definition = kept.schedule, Definition(task=task, body=body, **_shared(kept))
     due = None if score is None else int(in_reach(score))
     if cron is not None and (due is None or due % 1000):  # it runs
         due = next_time(cron, store.timekeeper.now())
-    return ScheduleRecord(
-        name=name_of(payload, identity), definition=definition, version=version_of(identity), next=due
-    )
+    version = int(job_id(as_bytes(identity))[:13], 16)  # its content's, as the id is
+    return ScheduleRecord(name=name, definition=definition, version=version, next=due)
