@@ -163,36 +163,20 @@ class Schedule:
                 'add() takes one time: at="7pm tomorrow", in_="5 minutes", every="day at 6am" or cron="...". '
                 "For at once there is add_now()."
             )
-        ((kind, value),) = chosen
-        return self._add(function, args, lambda now: self._cron(kind, value, now))
+        return self._add(function, args, *chosen[0])
 
     def add_now(self, function: Function, *args: Any) -> str:
         """Have it run at once. Two such calls with the same arguments within a second are one job."""
-        order = self.store.settings.cron_order
-        return self._add(function, args, lambda now: in_order(cron_of(now // 1000 * 1000), order), at_once=True)
+        return self._add(function, args, "now")
 
-    def _cron(self, kind: str, value: Any, now: int) -> str:
-        """The cron, as this schedule writes it, of what was said at a given moment."""
-        order = self.store.settings.cron_order
-        try:
-            if kind == "cron":
-                read_cron(value, order)
-                return str(value)
-            return in_order(_published(kind, value, now), order)
-        except ScheduleError as error:
-            raise ConfigurationError(f"{kind}={value!r}: {error}.") from None
-
-    def _add(
-        self, function: Function, args: tuple[Any, ...], cron_at: Callable[[int], str], *, at_once: bool = False
-    ) -> str:
+    def _add(self, function: Function, args: tuple[Any, ...], kind: str, value: Any = None) -> str:
         job, values = self._call(function, args)
-        store, order = self.store, self.store.settings.cron_order
+        store = self.store
 
         def work() -> Stepwise[str]:
             yield from store.ask_time()
             now = store.timekeeper.now()
-            cron = cron_at(now)
-            due = store.timekeeper.instants(1)[0] if at_once else next_time(read_cron(cron, order), now, inclusive=True)
+            cron, due = self._first(kind, value, now)
             if due is None:
                 raise ConfigurationError(f"'{cron}' never comes again: nothing was scheduled.")
             text = canonical(job, cron, values)
@@ -200,6 +184,17 @@ class Schedule:
             return job_id(text)
 
         return store.run(Steps(work))
+
+    def _first(self, kind: str, value: Any, now: int) -> tuple[str, int | None]:
+        """The cron, as this schedule writes it, of what was said at a given moment, and its first time."""
+        order = self.store.settings.cron_order
+        if kind == "now":
+            return in_order(cron_of(now // 1000 * 1000), order), self.store.timekeeper.instants(1)[0]
+        try:
+            cron = value if kind == "cron" else in_order(_published(kind, value, now), order)
+            return cron, next_time(read_cron(cron, order), now, inclusive=True)
+        except ScheduleError as error:
+            raise ConfigurationError(f"{kind}={value!r}: {error}.") from None
 
     def _call(self, function: Function, args: tuple[Any, ...]) -> tuple[str, list[Any]]:
         """The name of a call on the wire, and its arguments, checked."""
