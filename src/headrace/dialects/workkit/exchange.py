@@ -179,8 +179,7 @@ class Exchanges:
     def _give_back(self, session: Session, crashed: Sequence[Ref]) -> Stepwise[list[str]]:
         """Everything that the session still holds, but jobs that keep killing their processes: see `Crashes`."""
         fences = self._store.book.without_culprits(session.fences(), crashed, lambda fence: fence.id)
-        yield from self._store.ask_time()
-        now = self._store.timekeeper.now()
+        now = yield from self._store.ask_time()
         settlements = []
         for fence in fences.values():
             # An entry that is out for an instant is written anew, unless it may be another's by now.
@@ -258,14 +257,13 @@ class Exchanges:
         """Leases, and claims that can't be run here after all: a script knows less about names and crons than we do."""
         leases: list[Lease] = []
         unusable: list[Claim] = []
-        handlers = self._store.handlers
         for claim in claims:
             payload = read_payload(claim.payload)
             try:
                 if payload is None or not claim.id.isprintable():
                     raise ScheduleError("its payload is not a job, or its id is not text")
                 job, arguments = payload.call
-                if (name := handlers.find(job)) is None:
+                if (name := self._store.handlers.find(job)) is None:
                     raise ScheduleError(f"{_shown(payload.job)} is not known here")
                 cron = read_cron(payload.cron, self._store.settings.cron_order)
             except ScheduleError as error:
@@ -273,7 +271,7 @@ class Exchanges:
                 self.unusable.add(claim.id)
                 unusable.append(claim)
                 continue
-            task = handlers.task(name)
+            task = self._store.tasks.get(name)
             attempts, crashes = self.counters(claim.id)
             most = 3 if task is None else task.options.max_crashes
             ref = reference(claim.member, claim.id)

@@ -73,7 +73,7 @@ def snapshot(store: WorkKitStore, identity: str, text: bytes, score: float | Non
         schedule = name_of(payload, identity) if recurs(payload, store.settings.cron_order) else None
         job, arguments = payload.call
         name = store.handlers.find(job) or payload.job
-        body = by_name(store.handlers.task(name), arguments)
+        body = by_name(store.tasks.get(name), arguments)
     holds = ((session, hold) for session in store.book for hold in session.held.values() if hold.id == identity)
     holder, hold = next(holds, (None, None))
     now = store.timekeeper.now()

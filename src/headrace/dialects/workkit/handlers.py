@@ -47,16 +47,12 @@ class Handlers:
     def add_names(self, names: Iterable[str]) -> None:
         """A session has introduced itself."""
         self._names = tuple(sorted({*self._names, *names}))
-        self._counted = -1
 
     @property
     def likenesses(self) -> bytes:
         """What the scripts tell our jobs by, a line each."""
         self._refresh()
         return self._likenesses
-
-    def task(self, name: str) -> Task[Any, Any] | None:
-        return None if self._app is None else self._app.tasks.get(name)
 
     def find(self, job: str) -> str | None:
         """The name of the task that a job on the wire names, or None if it can't be run here."""

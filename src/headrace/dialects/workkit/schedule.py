@@ -174,8 +174,7 @@ class Schedule:
         store = self.store
 
         def work() -> Stepwise[str]:
-            yield from store.ask_time()
-            now = store.timekeeper.now()
+            now = yield from store.ask_time()
             cron, due = self._first(kind, value, now)
             if due is None:
                 raise ConfigurationError(f"'{cron}' never comes again: nothing was scheduled.")

@@ -111,7 +111,7 @@ def text_of(store: WorkKitStore, record: ScheduleRecord) -> bytes:
             raise Unsupported(f"{option}: in a WorkKit schedule {why}. {_NATIVE}")
     if record.next is None:
         raise Unsupported(f"'{definition.rule}' never comes again: nothing was stored.")
-    task, job = store.handlers.task(definition.task), wire_name(definition.task)
+    task, job = store.tasks.get(definition.task), wire_name(definition.task)
     cron = in_order(_cron(definition.rule), store.settings.cron_order)
     args = by_position(task, definition.body)
     plain = read_payload(canonical(job, cron, args))
@@ -165,8 +165,7 @@ def delete(store: WorkKitStore, name: str) -> Stepwise[bool]:
 
 def look(store: WorkKitStore, names: Sequence[str] | None, after: str, limit: int) -> Stepwise[ScheduleLook]:
     if names is not None and not names:
-        yield from store.ask_time()
-        return ScheduleLook(now=store.timekeeper.now(), records=[])
+        return ScheduleLook(now=(yield from store.ask_time()), records=[])
     found = yield from _all(store)
     named = {record.name: record for record in reversed(found.values())}
     now = store.timekeeper.now()
@@ -199,7 +198,7 @@ def _all(store: WorkKitStore) -> Stepwise[dict[str, ScheduleRecord]]:
 def _record(store: WorkKitStore, payload: Payload, identity: str, score: float | None) -> ScheduleRecord:
     job, arguments = payload.call
     task = store.handlers.find(job) or job
-    body = by_name(store.handlers.task(task), arguments)
+    body = by_name(store.tasks.get(task), arguments)
     kept = _kept(payload)
     try:
         cron = read_cron(payload.cron, store.settings.cron_order)

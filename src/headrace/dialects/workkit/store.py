@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from headrace.dialects.base import OwnerlessStore
 from headrace.dialects.lease_book import LeaseBook
@@ -77,13 +77,14 @@ class WorkKitStore(RedisDialect, OwnerlessStore[Session]):
 
     def serve(self, app: Headrace) -> None:
         """The app whose tasks run here. It says how they are named, and in which order they take arguments."""
+        super().serve(app)
         self.handlers.serve(app)
 
     def knows(self, task: str) -> bool:
-        return self.handlers.task(task) is not None
+        return task in self.tasks
 
     def home(self, task: str, queue: str) -> str:
-        known = self.handlers.task(task)
+        known = self.tasks.get(task)
         return queue if known is None else self.queue_of((known.options.queue,)) or queue
 
     def advice(self) -> list[str]:
@@ -96,14 +97,15 @@ class WorkKitStore(RedisDialect, OwnerlessStore[Session]):
             )
         return found
 
-    def ask_time(self) -> Stepwise[None]:
-        """What time it is at the server, if it was not said lately."""
+    def ask_time(self) -> Stepwise[int]:
+        """What time it is at the server, which is asked if it was not said lately."""
         if not self.timekeeper.knows:
             yield self.wire.time()
+        return self.timekeeper.now()
 
     def carries(self, option: str, job: NewJob) -> bool:
         """`unique=True` alone: the job's id is made from its content."""
-        task = self.handlers.task(job.task)
+        task = self.tasks.get(job.task)
         plain = job.unique_for is None and not job.replace
         return option == "unique" and plain and task is not None and job.unique_key == content_key(task, job.body)
 
@@ -124,31 +126,25 @@ class WorkKitStore(RedisDialect, OwnerlessStore[Session]):
 
     def put(self, jobs: Sequence[NewJob]) -> Operation[list[Put]]:
         self.refuse_put(jobs)
-        arguments = [by_position(self.handlers.task(job.task), job.body) for job in jobs]
+        arguments = [by_position(self.tasks.get(job.task), job.body) for job in jobs]
 
         def work() -> Stepwise[list[Put]]:
             if not jobs:
                 return []
-            yield from self.ask_time()
-            now = self.timekeeper.now()
+            now = yield from self.ask_time()
             moments = [job.run_at if job.run_at is not None else now + (job.delay or 0) for job in jobs]
             instants = iter(self.timekeeper.instants(sum(moment <= now for moment in moments)))
-            new = [
+            new = []
+            for job, args, moment in zip(jobs, arguments, moments, strict=True):
                 # A later moment is rounded up, so that a delay is never short.
-                self._new_entry(job, args, now // 1000 * 1000, next(instants))
-                if moment <= now
-                else self._new_entry(job, args, -(-moment // 1000) * 1000)
-                for job, args, moment in zip(jobs, arguments, moments, strict=True)
-            ]
+                second = now // 1000 * 1000 if moment <= now else -(-moment // 1000) * 1000
+                cron = in_order(cron_of(second), self.settings.cron_order)
+                text = canonical(wire_name(job.task), cron, args, job.id if job.unique_key is None else None)
+                new.append(NewEntry(job_id(text), text, next(instants) if moment <= now else second))
             created = yield self.wire.insert(new, now)
             return [Put(entry.id, is_new) for entry, is_new in zip(new, created, strict=True)]
 
         return Steps(work)
-
-    def _new_entry(self, job: NewJob, args: list[Any], second: int, score: int | None = None) -> NewEntry:
-        cron = in_order(cron_of(second), self.settings.cron_order)
-        text = canonical(wire_name(job.task), cron, args, job.id if job.unique_key is None else None)
-        return NewEntry(job_id(text), text, second if score is None else score)
 
     def get(self, ids: Sequence[str]) -> Operation[list[Snapshot | None]]:
         return Steps(lambda: find.get(self, ids))
