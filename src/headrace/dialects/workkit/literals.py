@@ -14,8 +14,6 @@ _FN = re.compile(r"\s*\(\s*fn\*?[\s,]*\[([^\]]*)\](.*)\)\s*", re.DOTALL)
 _SHORT = re.compile(r"\s*#(\(.*\))\s*", re.DOTALL)
 _WORD = re.compile(r'[\s,]*("(?:[^"\\]|\\.)*"|[()\[\]]|[^\s,()\[\]{}"\'`;~^@\\#]+#?)[\s,]*', re.DOTALL)
 _SYMBOL = re.compile(r"[^\W\d][^()\[\]\"]*")
-_NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
-_CONSTANTS = {"nil": b"null", "true": b"true", "false": b"false"}
 
 
 def called(literal: str, args: Sequence[bytes]) -> tuple[str, list[bytes]] | None:
@@ -80,11 +78,9 @@ def _values(words: Sequence[str], given: Mapping[str, bytes]) -> list[bytes] | N
 
 
 def _constant(word: str) -> bytes | None:
-    if word in _CONSTANTS:
-        return _CONSTANTS[word]
-    if not word.startswith('"') and not _NUMBER.fullmatch(word):
-        return None
+    if word in ("nil", "null"):  # the second one is a name there
+        return b"null" if word == "nil" else None
     try:
         return json.dumps(json.loads(word, strict=False), allow_nan=False).encode()
-    except ValueError:  # an escape or a number that means something else in Clojure
+    except ValueError:  # a name, or an escape or a number that means something else in Clojure
         return None
