@@ -18,7 +18,6 @@ from .times import ORDERS, PUBLISHED
 EXAMPLE = "workkit+redis://localhost:6379/0?schedule=app-tasks"
 PREFIX = "workkit+"
 SHORTEST_LEASE = 2_000
-_OWN = ("schedule", "lease", "repair_after", "modules", "cron_order")
 
 
 class Keys(RedisKeys):
@@ -53,7 +52,7 @@ def parse_url(url: str) -> tuple[Place, Settings]:
     >>> place.name, place.options["db"], settings.schedule, settings.lease
     ('Redis at example.org:6379', 2, 'app-tasks', 30000)
     """
-    place, options = parse_for("WorkKit", url, EXAMPLE, _OWN)
+    place, options = parse_for("WorkKit", url, EXAMPLE, Settings.__struct_fields__)
     schedule = options.pop("schedule", None)
     if not schedule:
         raise ConfigurationError(f"{shown_url(url)!r} does not say which schedule. Write for example {EXAMPLE}.")
