@@ -29,7 +29,7 @@ from headrace.store.contract import Reported
 
 from .payload import by_name, read_payload
 from .schedules import recurs
-from .sessions import Hold, Session, reference
+from .sessions import Fence, Hold, Session, reference
 from .times import next_time, read_cron
 from .wire import Answer, Claim, Settlement
 
@@ -103,7 +103,7 @@ class Exchanges:
         offset = 0
         for number_of_calls in itertools.count(1):
             reply = yield store.wire.exchange(
-                [*asked.values(), *session.returns],
+                [*asked.values(), *(_undo(fence) for fence in session.returns)],
                 lease=store.settings.lease,
                 wanted=wanted - len(leases),
                 offset=offset,
@@ -120,7 +120,7 @@ class Exchanges:
             fresh, unusable = self._accept(session, reply.claims, reply.token, queue or "")
             leases += fresh
             # What turned out to be unusable goes back with the next call, which looks for something in its place.
-            session.returns = [Settlement(one.member, one.id, reply.token, one.due, False) for one in unusable]
+            session.returns = [Fence(one.member, one.id, reply.token, one.due) for one in unusable]
             session.write_down()
             asked = {}
             if number_of_calls == MOST_CALLS:
@@ -183,9 +183,9 @@ class Exchanges:
         settlements = []
         for fence in fences.values():
             # An entry that is out for an instant is written anew, unless it may be another's by now.
-            settlements.append(Settlement(fence.member, fence.id, fence.token, fence.due, fence.token > now))
+            settlements.append(_undo(fence, insist=fence.token > now))
             if fence.later is not None:
-                settlements.append(Settlement(fence.member, fence.id, fence.later, fence.due, False))
+                settlements.append(_undo(fence._replace(token=fence.later)))
         given_back = []
         for start in range(0, len(settlements), 500):
             some = settlements[start : start + 500]
@@ -302,6 +302,10 @@ class Exchanges:
         if self._reported.add(identity):
             name = identity if identity.isalnum() else _shown(identity)
             log.warning("schedule %s: job %s is left for others: %s", self._store.settings.schedule, name, reason)
+
+
+def _undo(fence: Fence, *, insist: bool = False) -> Settlement:
+    return Settlement(fence.member, fence.id, fence.token, fence.due, insist)
 
 
 def _shown(text: str) -> str:

@@ -13,7 +13,6 @@ from headrace.records import ExchangeReply, Lease, Ref
 from headrace.schedule import Calendar
 
 from .payload import member_of
-from .wire import Settlement
 
 LONGEST_REF = 56
 
@@ -55,7 +54,7 @@ class Session(lease_book.Session[Hold]):
         """What the session was last told about when to come back."""
         self.begun: list[Lease] = []
         """Leases of an exchange that is not answered yet: it takes more than one call, and the last one failed."""
-        self.returns: list[Settlement] = []
+        self.returns: list[Fence] = []
         """Claims that are to be undone with the next call."""
         self.later: int | None = None
         """The token that the renewal under way asks for."""
@@ -67,11 +66,7 @@ class Session(lease_book.Session[Hold]):
 
     def fences(self) -> dict[Ref, Fence]:
         held = {hold.ref: Fence(hold.member, hold.id, hold.token, hold.due, self.later) for hold in self.held.values()}
-        undone: dict[Ref, Fence] = {
-            reference(one.member, one.id): Fence(one.member, one.id, one.token, one.target)
-            for one in self.returns
-            if one.target is not None
-        }
+        undone: dict[Ref, Fence] = {reference(fence.member, fence.id): fence for fence in self.returns}
         return {**self._inherited, **undone, **held}
 
     def inherit(self, held: Mapping[Ref, Sequence[Any]]) -> None:
