@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import datetime
+from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.dialects.on_redis import Stepwise
@@ -131,12 +132,10 @@ def _fits(job: Snapshot, wanted: Filter, store: WorkKitStore) -> bool:
 def entries(store: WorkKitStore) -> Stepwise[list[Entry]]:
     """All jobs, by their next times; those without an entry last."""
     found: dict[str, Entry] = {}
-    start = 0
-    while True:
+    for start in count(0, PAGE):
         page = yield store.wire.page(start, PAGE)
         now = store.timekeeper.now()
         found.update((name, entry(name, text, score, now)) for name, score, text in page if text)
-        start += PAGE
         if len(page) < PAGE:
             break
     orphans = yield from store.orphanage.find()

@@ -7,6 +7,7 @@ job that had no entry at every look for long enough.
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 
 from headrace.dialects.on_redis import Stepwise
 from headrace.schedule import ScheduleError
@@ -34,7 +35,6 @@ class Orphanage:
         self._wire = wire
         self._timekeeper = timekeeper
         self._report_after = REPORT_AFTER if settings.repair_after is None else min(REPORT_AFTER, settings.repair_after)
-        self._pause = self._report_after // LOOKS
         self._looked: int | None = None
         self._thorough = timekeeper.steady()
         self._since: dict[str, int] = {}
@@ -43,7 +43,7 @@ class Orphanage:
     def tend(self) -> Stepwise[int]:
         """One look, if it is time for one; answers with how many jobs were repaired."""
         now = self._timekeeper.steady()
-        if self._looked is not None and now - self._looked < self._pause:
+        if self._looked is not None and now - self._looked < self._report_after // LOOKS:
             return 0
         self._looked = now
         jobs, entries, *_ = yield self._wire.counts(0)
@@ -54,10 +54,10 @@ class Orphanage:
         self._since = {name: self._since.get(name, now) for name in found}
         self._reported &= set(found)
         self._report(found, now)
-        if self._settings.repair_after is None:
+        if (after := self._settings.repair_after) is None:
             return 0
-        ripe = [name for name, since in self._since.items() if now - since >= self._settings.repair_after]
-        return (yield from self._repair({name: found[name] for name in ripe}))
+        ripe = {name: found[name] for name, since in self._since.items() if now - since >= after}
+        return (yield from self._repair(ripe))
 
     def find(self) -> Stepwise[dict[str, bytes]]:
         """All jobs that have no entry at present, with their payloads."""
@@ -96,13 +96,10 @@ class Orphanage:
         now = self._timekeeper.now()
         for name, text in orphans.items():
             payload = read_payload(text)
-            if payload is None:
-                continue
-            try:
-                due = next_time(read_cron(payload.cron, self._settings.cron_order), now, inclusive=True)
-            except ScheduleError:
-                continue
-            entries.append((name, now // 1000 * 1000 if due is None else due))
+            if payload is not None:
+                with suppress(ScheduleError):
+                    due = next_time(read_cron(payload.cron, self._settings.cron_order), now, inclusive=True)
+                    entries.append((name, now // 1000 * 1000 if due is None else due))
         if not entries:
             return 0
         repaired = yield self._wire.repair(entries)
