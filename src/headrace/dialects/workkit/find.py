@@ -130,7 +130,6 @@ def _fits(job: Snapshot, wanted: Filter, store: WorkKitStore) -> bool:
 
 
 def entries(store: WorkKitStore) -> Stepwise[list[Entry]]:
-    """All jobs, by their next times; those without an entry last."""
     found: dict[str, Entry] = {}
     for start in count(0, PAGE):
         page = yield store.wire.page(start, PAGE)
