@@ -7,9 +7,8 @@
 
 from headrace.dialects.qless.client import Client
 from headrace.dialects.qless.driver import LostLockException, QlessException
-from headrace.dialects.qless.job import Job
+from headrace.dialects.qless.job import Job, RecurringJob
 from headrace.dialects.qless.queue import Queue
-from headrace.dialects.qless.recurring import RecurringJob
 from headrace.dialects.qless.running import retry
 from headrace.dialects.qless.scripts import library, script
 

@@ -12,9 +12,8 @@ from headrace.store.urls import HiddenUrl
 
 from .driver import call, open_driver
 from .events import Events
-from .job import Job
+from .job import Job, RecurringJob
 from .queue import Queue
-from .recurring import RecurringJob
 
 
 class Client:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, overload
 from uuid import uuid4
 
-from .job import Job
+from .job import Job, name_of
 
 if TYPE_CHECKING:
     from .client import Client
@@ -181,12 +181,3 @@ class QueueJobs:
 
         for state in ("running", "stalled", "scheduled", "depends", "recurring"):
             setattr(self, state, partial(jids, state))
-
-
-def name_of(klass: type | str) -> str:
-    """What a class is called on the wire.
-
-    >>> name_of(Queue)
-    'headrace.dialects.qless.queue.Queue'
-    """
-    return klass if isinstance(klass, str) else f"{klass.__module__}.{klass.__name__}"
