@@ -98,46 +98,39 @@ class Job(BaseJob):
             options = ["next", str(nextq), "delay", delay or 0, "depends", json.dumps(depends or [])]
         elif delay or depends:
             raise ValueError("delay and depends are for the next queue: name it with nextq.")
-        state = self.client(
-            "complete", self.jid, self.client.worker_name, self.queue_name, json.dumps(self.data), *options
-        )
-        self.settled = True
-        self.state = str(state)
+        told = (self.client.worker_name, self.queue_name, json.dumps(self.data), *options)
+        self.state = str(self._end("complete", self.jid, *told))
         return self.state
 
     def fail(self, group: str, message: str) -> str:
         """Say that it has failed. `group` is what failures are counted by."""
-        jid = self.client("fail", self.jid, self.client.worker_name, group, message, json.dumps(self.data))
-        self.settled = True
+        jid = self._end("fail", self.jid, self.client.worker_name, group, message, json.dumps(self.data))
         self.state = "failed"
         return str(jid)
 
     def retry(self, delay: float = 0, group: str | None = None, message: str | None = None) -> int:
         """Give it back for another attempt. Answers with how many are left; -1: it has failed instead."""
         reason = (group, message) if group is not None and message is not None else ()
-        left = int(self.client("retry", self.jid, self.queue_name, self.worker_name, delay, *reason))
-        self.settled = True
-        return left
+        return int(self._end("retry", self.jid, self.queue_name, self.worker_name, delay, *reason))
 
     def move(self, queue: str | Queue, delay: float = 0, depends: list[str] | None = None) -> str:
         """Put it into another queue, with the data as they are here."""
         options = ["depends", json.dumps(depends)] if depends else []
-        jid = self.client(
-            "put", self.worker_name, str(queue), self.jid, self.klass_name, json.dumps(self.data), delay, *options
-        )
-        self.settled = True
-        return str(jid)
+        told = (self.worker_name, str(queue), self.jid, self.klass_name, json.dumps(self.data), delay, *options)
+        return str(self._end("put", *told))
 
     def cancel(self) -> list[str]:
         """Make an end of it, whoever has it."""
-        gone = list(self.client("cancel", self.jid))
-        self.settled = True
-        return gone
+        return list(self._end("cancel", self.jid))
 
     def timeout(self) -> None:
         """Take it from its worker and put it at the front of its queue."""
-        self.client("timeout", self.jid)
+        self._end("timeout", self.jid)
+
+    def _end(self, command: str, *arguments: Any) -> Any:
+        answer = self.client(command, *arguments)
         self.settled = True
+        return answer
 
     # -- while it runs --
 
