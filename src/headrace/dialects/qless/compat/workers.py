@@ -10,9 +10,8 @@ import signal
 from collections.abc import Sequence
 from typing import Any
 
-from headrace.dialects.qless.client import Client
-from headrace.dialects.qless.queue import Queue
-from headrace.dialects.qless.workers import base, coroutines, forking, serial
+from headrace.dialects.qless import Client, Queue
+from headrace.dialects.qless.workers import base, coroutines, processes, serial
 
 __all__ = ["ForkingWorker", "GeventWorker", "SerialWorker", "Worker"]
 
@@ -71,7 +70,7 @@ class GeventWorker(_Published, coroutines.CoroutineWorker):
     """Up to `greenlets` jobs at once in one process: as coroutines and threads, without gevent."""
 
 
-class ForkingWorker(_Published, forking.ForkingWorker):
+class ForkingWorker(_Published, processes.ForkingWorker):
     """Child processes that are kept alive, each a worker of the kind `klass`."""
 
     def __init__(self, queues: Sequence[str | Queue], client: Client, **options: Any) -> None:

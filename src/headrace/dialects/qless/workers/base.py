@@ -6,29 +6,25 @@ import code
 import itertools
 import json
 import logging
-import os
 import shutil
 import signal
 import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any, TypeVar
 
-from headrace.dialects.qless.client import Client
+from headrace.dialects.qless import Client, Job, Queue
 from headrace.dialects.qless.driver import LostLockException, QlessException
 from headrace.dialects.qless.events import Listener
-from headrace.dialects.qless.job import Job
-from headrace.dialects.qless.queue import Queue
 from headrace.dialects.qless.running import failed_by
 from headrace.dialects.qless.workers.reading import Unreadable, held_by, popped
 from headrace.errors import ConfigurationError, HeadraceError, StoreError
 from headrace.store.wakeup import Pokes, readable
-from headrace.worker.zygote import die_with_parent
 
 log = logging.getLogger("headrace.qless.worker")
 
@@ -230,33 +226,19 @@ class Worker:
         code.interact(f"{type(self).__name__} {self.client.worker_name}", local={"worker": self, "frame": frame})
 
 
-def fork(work: Callable[[], None], name: str) -> int:
-    """A child process that does this, and ends when its parent does. Signals that stop are blocked when it begins."""
-    parent = os.getpid()
-    child = os.fork()
-    if child:
-        return child
-    die_with_parent(parent)  # or another process, started under the same name, would share it
-    status = 1
-    try:
-        work()
-        status = 0
-    except (HeadraceError, OSError) as error:
-        log.error("%s ended: %s", name, error)
-    except BaseException:
-        log.exception("%s ended", name)
-    finally:
-        with suppress(Exception):
-            sys.stdout.flush()
-            sys.stderr.flush()
-        os._exit(status)
-
-
 @contextmanager
-def settling(job: Job) -> Iterator[None]:
-    """Around a run: that its end could not be told is the end of nothing else. The job's lock will run out."""
+def workplace(job: Job, directory: Path) -> Iterator[None]:
+    """Around a run: a directory that is empty before and after it, for the job alone.
+
+    That the run's end could not be told is the end of nothing else. The job's lock will run out.
+    """
     try:
-        yield
+        empty(directory)
+        job.sandbox = str(directory)
+        try:
+            yield
+        finally:
+            empty(directory)
     except HeadraceError as error:
         log.warning("%r could not be settled: %s", job, error)
     except Exception:
@@ -271,15 +253,6 @@ def empty(directory: Path) -> None:
             shutil.rmtree(entry, ignore_errors=True)
         else:
             entry.unlink(missing_ok=True)
-
-
-@contextmanager
-def sandbox(directory: Path) -> Iterator[str]:
-    empty(directory)
-    try:
-        yield str(directory)
-    finally:
-        empty(directory)
 
 
 def back_off(failures: int) -> float:

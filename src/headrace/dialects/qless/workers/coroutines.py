@@ -11,11 +11,9 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from headrace.dialects.qless.client import Client
-from headrace.dialects.qless.job import Job
-from headrace.dialects.qless.queue import Queue
+from headrace.dialects.qless import Client, Job, Queue
 from headrace.dialects.qless.running import begin, go_on
-from headrace.dialects.qless.workers.base import Worker, at_once, sandbox, settling, title
+from headrace.dialects.qless.workers.base import Worker, at_once, title, workplace
 
 log = logging.getLogger("headrace.qless.worker")
 
@@ -42,7 +40,6 @@ class CoroutineWorker(Worker):
 
     async def _run(self, threads: Executor) -> None:
         self._loop = asyncio.get_running_loop()
-        self._woken = asyncio.Event()
         free = list(range(self._slots))[::-1]
         jobs = self.jobs()
         while not self._stop.is_set():
@@ -65,11 +62,8 @@ class CoroutineWorker(Worker):
 
     async def _doze(self) -> None:
         self._woken.clear()
-        try:
-            async with asyncio.timeout(self.options.interval):
-                await self._woken.wait()
-        except TimeoutError:
-            pass
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._woken.wait(), self.options.interval)
 
     def _over(self, jid: str, number: int, free: list[int], task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
@@ -78,8 +72,7 @@ class CoroutineWorker(Worker):
         free.append(number)
 
     async def _work(self, job: Job, number: int, threads: Executor) -> None:
-        with settling(job), sandbox(self.options.sandbox / f"greenlet-{number}") as directory:
-            job.sandbox = directory
+        with workplace(job, self.options.sandbox / f"greenlet-{number}"):
             try:
                 rest = await _to_the_end(threads, partial(begin, job, self.options.allowed))
                 if rest is not None:

@@ -7,8 +7,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from headrace.dialects.qless.client import Client
-from headrace.dialects.qless.job import Job
+from headrace.dialects.qless import Client, Job
 from headrace.errors import HeadraceError
 
 log = logging.getLogger("headrace.qless.worker")

@@ -6,11 +6,9 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from headrace.dialects.qless.client import Client
-from headrace.dialects.qless.job import Job
-from headrace.dialects.qless.queue import Queue
+from headrace.dialects.qless import Client, Job, Queue
 from headrace.dialects.qless.running import process
-from headrace.dialects.qless.workers.base import Worker, sandbox, settling, title
+from headrace.dialects.qless.workers.base import Worker, title, workplace
 
 LOST_JOB = 3
 """Exit code of a process that ended because its job was lost."""
@@ -47,8 +45,7 @@ class SerialWorker(Worker):
     def work(self, job: Job) -> None:
         title(f"{job.jid} {job.klass_name}")
         self._jid = job.jid
-        with settling(job), sandbox(self.options.sandbox) as directory:
-            job.sandbox = directory
+        with workplace(job, self.options.sandbox):
             process(job, self.options.allowed)
             self.finish(job)
         self._jid = None
