@@ -13,7 +13,7 @@ from headrace.store.contract import Operation
 from headrace.store.facets import Circumstances, Edit
 from headrace.store.redis.operation import Steps
 
-from . import mapping, texts
+from . import mapping
 from .script_store import ScriptStore
 
 
@@ -51,7 +51,7 @@ class Editing(ScriptStore):
         while left := [job_id for job_id in ids if job_id not in answers]:
             jobs: list[dict[str, Any]] = [{"jid": job_id} for job_id in left]
             if rewrites:
-                found = yield self._script("Clients.get", [left], lambda _, jobs: jobs, understand=texts.from_the_wire)
+                found = yield self._script("Clients.get", [left], lambda _, jobs: jobs, exact=True)
                 jobs = [
                     {"jid": job_id, **(mapping.rewritten(job, change) if job else {})}
                     for job_id, job in zip(left, found, strict=True)

@@ -8,20 +8,22 @@ from typing import Any
 from headrace.dialects.on_redis import Stepwise
 from headrace.records import Counts, Filter, HistoryRecord, Page, Snapshot, State
 from headrace.store.contract import Operation
-from headrace.store.redis.operation import Steps
+from headrace.store.redis.operation import Script, Steps
 from headrace.values.glob import matcher
 
 from . import mapping, texts
 from .script_store import ScriptStore
 
-_WAITING = {"waiting": State.READY, "scheduled": State.SCHEDULED, "depends": State.BLOCKED}
-
 
 class Finding(ScriptStore):
     """What changes nothing."""
 
-    def get(self, ids: Sequence[str]) -> Operation[list[Snapshot | None]]:
-        return self._get(ids)
+    def get(self, ids: Sequence[str]) -> Script[list[Snapshot | None]]:
+        return self._script(
+            "Clients.get",
+            [[texts.to_the_wire(job_id) for job_id in ids]],
+            lambda _, jobs: [mapping.snapshot(job, self._lower_first) if job else None for job in jobs],
+        )
 
     def find(self, wanted: Filter) -> Operation[Page]:
         return Steps(lambda: self._find(wanted))
@@ -40,20 +42,16 @@ class Finding(ScriptStore):
             "worker": wanted.worker,
         }
         arguments = {name: value for name, value in places.items() if value is not None}
-        jids, more = yield self._script(
-            "Clients.list",
-            [arguments],
-            lambda _, seen: (list(seen["jids"] or []), seen["more"]),
-            understand=texts.from_the_wire,
-        )
+        seen = yield self._script("Clients.list", [arguments], lambda _, seen: seen, exact=True)
+        jids = list(seen["jids"] or [])
         found: list[Snapshot | None] = []
         for number in range(0, len(jids), 500):
-            found += yield self._get(jids[number : number + 500])
+            found += yield self.get(jids[number : number + 500])
         jobs = [job for job in found if job is not None and _is_wanted(job, wanted)]
         # Histories know seconds only; of jobs of the same second the records tell more.
         jobs.sort(key=lambda job: (-job.created, -float(job.token or 0), job.id))
         end = start + wanted.limit
-        cursor = f"{window}:{end}" if end < len(jobs) else f"{int(window) + 1}:0" if more else None
+        cursor = f"{window}:{end}" if end < len(jobs) else f"{int(window) + 1}:0" if seen["more"] else None
         return Page(jobs[start:end], cursor)
 
     def counts(self) -> Operation[list[Counts]]:
@@ -63,7 +61,7 @@ class Finding(ScriptStore):
             counts = []
             for name in sorted(queues.keys() | failed.keys()):
                 entry = queues.get(name, {})
-                by_state = {state: entry.get(word, 0) for word, state in _WAITING.items()}
+                by_state = {mapping.STATES[word]: entry.get(word, 0) for word in ("waiting", "scheduled", "depends")}
                 by_state[State.RUNNING] = entry.get("running", 0) + entry.get("stalled", 0)
                 by_state[State.FAILED] = failed.get(name, 0)
                 if any(by_state.values()):

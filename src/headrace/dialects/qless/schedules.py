@@ -32,22 +32,18 @@ class Schedules(ScriptStore):
 
     def _schedules(self, names: Sequence[str], *, more: bool = False) -> Script[ScheduleLook]:
         def read(now: float, found: Any) -> ScheduleLook:
-            return ScheduleLook(now=mapping.milliseconds(now), records=self._records(found or []), more=more)
+            return ScheduleLook(now=mapping.milliseconds(now), records=list(map(self._record, found or [])), more=more)
 
         return self._script("Schedules.named", [[texts.to_the_wire(name) for name in names]], read)
 
-    def _records(self, found: list[dict[str, Any]]) -> list[ScheduleRecord]:
-        if not found:
-            return []
+    def _record(self, found: dict[str, Any]) -> ScheduleRecord:
         from . import recurrences  # noqa: PLC0415  (the language of schedules takes time to load)
 
-        return [recurrences.record(recurring, self.tasks, self._lower_first) for recurring in found]
+        return recurrences.record(found, self.tasks, self._lower_first)
 
     def _page(self, after: str, limit: int) -> Stepwise[ScheduleLook]:
         """Qless has no order of recurring jobs by name: all names are looked at."""
-        names = yield self._script(
-            "Schedules.all", [], lambda _, names: set(names or []), understand=texts.from_the_wire
-        )
+        names = yield self._script("Schedules.all", [], lambda _, names: set(names or []), exact=True)
         shown = {texts.shown(name).encode(): name for name in names}
         later = sorted(name for name in shown if name > after.encode())
         look: ScheduleLook = yield self._schedules([shown[name] for name in later[:limit]], more=len(later) > limit)

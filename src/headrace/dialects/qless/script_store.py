@@ -9,12 +9,11 @@ import msgspec
 
 from headrace.dialects.on_redis import RedisDialect, test_clock
 from headrace.errors import StillNeeded, StoreError
-from headrace.records import Snapshot
 from headrace.store.contract import Operation
 from headrace.store.redis.operation import Reply, Script
 from headrace.values.clock import Clock
 
-from . import mapping, texts
+from . import texts
 from .driver import QlessDriver, open_driver, refusal
 from .scripts import store_script
 
@@ -53,12 +52,14 @@ class ScriptStore(RedisDialect):
         read: Callable[[float, Any], T],
         *,
         repeatable: bool = True,
-        understand: Callable[[bytes], Any] = texts.for_people,
+        exact: bool = False,
     ) -> Script[T]:
-        """A call of one of the classes in lua/store: `Clients.get`. `read` gets the time and the answer."""
+        """A call of one of the classes in lua/store: `Clients.get`. `read` gets the time and the answer, in which odd
+        bytes are written out, unless it is to be `exact`.
+        """
 
         def answer(reply: Reply, _: bool) -> T:
-            return read(float(reply[0]), understand(reply[1]))
+            return read(float(reply[0]), texts.understood(reply[1], exact=exact))
 
         now = b"" if self._clock is None else repr(self._clock.now() / 1000).encode()
         words = (*operation.encode().split(b"."), now, msgspec.msgpack.encode(arguments))
@@ -73,13 +74,6 @@ class ScriptStore(RedisDialect):
             return list(map(bool, answers))
 
         return self._script(operation, arguments, read, repeatable=repeatable)
-
-    def _get(self, ids: Sequence[str]) -> Script[list[Snapshot | None]]:
-        return self._script(
-            "Clients.get",
-            [[texts.to_the_wire(job_id) for job_id in ids]],
-            lambda _, jobs: [mapping.snapshot(job, self._lower_first) if job else None for job in jobs],
-        )
 
 
 def _explain(error: StoreError) -> None:

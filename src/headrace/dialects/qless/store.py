@@ -166,7 +166,7 @@ class QlessStore(Finding, Editing, Queues, Schedules):
             "queues": take.queues, "slots": take.slots, "count": take.slots + take.spare,
             "round_robin": take.round_robin,
         }  # fmt: skip
-        return self._script("Exchange.exchange", [session, number, told, wanted], read, understand=texts.from_the_wire)
+        return self._script("Exchange.exchange", [session, number, told, wanted], read, exact=True)
 
     def report(
         self, session: str, number: int, reports: Sequence[Report], *, steady: int = 0

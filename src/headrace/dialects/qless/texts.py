@@ -3,33 +3,28 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import msgspec
 
+_ODD = re.compile("[\udc80-\udcff]")
+"""What bytes that are no UTF-8 are decoded to."""
 
-def from_the_wire(text: bytes) -> Any:
-    """What JSON text says. Odd bytes are in surrogates, which only `to_the_wire` and `shown` can take.
 
-    >>> from_the_wire(b'["caf' + bytes([0xE9]) + b'"]')
-    ['caf\\udce9']
+def understood(text: bytes, *, exact: bool) -> Any:
+    r"""What JSON text says. Odd bytes are written out, for people; if it is to be `exact` they are in surrogates, which
+    only `to_the_wire` and `shown` can take.
+
+    >>> odd = b'["caf' + bytes([0xE9]) + b'"]'
+    >>> understood(odd, exact=False), understood(odd, exact=True)
+    (['caf\\xe9'], ['caf\udce9'])
     """
     try:
         return json.loads(text)
     except UnicodeDecodeError:
-        return json.loads(text.decode(errors="surrogateescape"))
-
-
-def for_people(text: bytes) -> Any:
-    r"""The same, to be shown and stored anywhere: odd bytes are written out.
-
-    >>> for_people(b'["caf' + bytes([0xE9]) + b'"]')
-    ['caf\\xe9']
-    """
-    try:
-        return json.loads(text)
-    except UnicodeDecodeError:
-        return _all_shown(json.loads(text.decode(errors="surrogateescape")))
+        odd = text.decode(errors="surrogateescape")
+        return json.loads(odd if exact else _ODD.sub(lambda byte: rf"\\x{ord(byte[0]) & 0xFF:02x}", odd))
 
 
 def shown(text: str) -> str:
@@ -39,16 +34,6 @@ def shown(text: str) -> str:
     'caf\\xe9'
     """
     return text.encode(errors="surrogateescape").decode(errors="backslashreplace")
-
-
-def _all_shown(value: Any) -> Any:
-    if isinstance(value, str):
-        return shown(value)
-    if isinstance(value, list):
-        return [_all_shown(item) for item in value]
-    if isinstance(value, dict):
-        return {shown(name): _all_shown(item) for name, item in value.items()}
-    return value
 
 
 def to_the_wire(text: str) -> str | msgspec.Raw:
