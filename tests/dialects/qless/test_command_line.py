@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 from headrace import Headrace, current
 from headrace.cli import cli
 from headrace.cli.qless import qless_command
-from headrace.dialects.qless import Client, Job, library, options, script
+from headrace.dialects.qless import Client, Job, library, queues, script
 from headrace.errors import Unsupported
 from headrace.records import Filter, State
 from processes import children_of, environment, eventually, worker_process
@@ -277,15 +277,15 @@ def test_cancelling_what_another_job_waits_for(qless: Recorder, headrace: Answer
 
 def test_settings_are_those_that_qless_has(qless: Recorder, server: Server, headrace: Answer) -> None:
     names = {entry["name"] for entry in json.loads(headrace("settings", "--json").output)["settings"]}
-    assert names == set(options.UNITS)
+    assert names == set(queues.UNITS)
     assert "failed-history" not in headrace("settings").output
     for arguments in (["failed-history"], ["failed-history", "3 days"], ["failed-history", "--unset"]):
         answer = headrace("settings", *arguments)
         assert answer.exit_code == 1
         assert "Qless has no option that does what failed-history says" in answer.output
     with closing(Headrace(f"qless+{server.url}")) as app:
-        assert set(app.settings) == set(options.UNITS)
-        assert len(app.settings) == len(options.UNITS)
+        assert set(app.settings) == set(queues.UNITS)
+        assert len(app.settings) == len(queues.UNITS)
         with pytest.raises(Unsupported, match="Qless has no option"):
             app.settings["results-history"]
 
