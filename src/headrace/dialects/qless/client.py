@@ -121,8 +121,7 @@ class Jobs(_Part):
     def failed(self, group: str | None = None, start: int = 0, limit: int = 25) -> dict[str, Any]:
         """How many jobs have failed, by group; or `total` and `jobs` of one group, newest first."""
         if group is None:
-            counts: dict[str, Any] = json.loads(self._client("failed"))
-            return counts
+            return dict(json.loads(self._client("failed")))
         found = json.loads(self._client("failed", group, start, limit))
         return {"total": found["total"], "jobs": self.get(*found["jobs"])}
 

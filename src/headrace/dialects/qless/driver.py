@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import time
 from typing import Any
@@ -55,9 +56,8 @@ class QlessDriver(Driver):
         super().__init__(place, keys)
         for known in (self.opener._options, self.opener._async_options):
             known.update(options)
-        source = source or scripts.script()
-        self._whole = source.encode()
-        self._digest = scripts.digest(source).encode()
+        self._whole = (source or scripts.script()).encode()
+        self._digest = hashlib.sha1(self._whole, usedforsecurity=False).hexdigest().encode()
 
     def _command(self, script: Script[Any], *, whole: bool = False) -> bytes:
         verb, text = (b"EVAL", self._whole) if whole else (b"EVALSHA", self._digest)

@@ -81,8 +81,7 @@ class Events:
 
     def listen(self) -> None:
         """Call functions as things happen, until `close` is called from another thread."""
-        listener = self._subscribed()
-        self._hear(listener)
+        self._hear(self._subscribed())
 
     def close(self) -> None:
         """End `listen`, once the functions have been called with all that has happened."""

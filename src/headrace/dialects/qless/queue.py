@@ -116,8 +116,7 @@ class Queue:
     @property
     def counts(self) -> dict[str, Any]:
         """How many jobs are waiting, running, stalled, scheduled, depends, recurring; and whether it is `paused`."""
-        found: dict[str, Any] = json.loads(self.client("queues", self.name))
-        return found
+        return dict(json.loads(self.client("queues", self.name)))
 
     @property
     def jobs(self) -> QueueJobs:
@@ -126,8 +125,7 @@ class Queue:
 
     def stats(self, date: float | None = None) -> dict[str, Any]:
         """Statistics of a day, today's if none is given."""
-        found: dict[str, Any] = json.loads(self.client("stats", self.name, time.time() if date is None else date))
-        return found
+        return dict(json.loads(self.client("stats", self.name, time.time() if date is None else date)))
 
     def pause(self) -> None:
         """Until `unpause` nobody gets jobs of this queue."""

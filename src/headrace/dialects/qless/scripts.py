@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from functools import cache
 from importlib import resources
@@ -47,11 +46,6 @@ def library() -> str:
 def store_script() -> str:
     """The script with which headrace's own worker settles and takes in one step."""
     return _assembled(CLASSES | STORE) + _module("store/dispatch")
-
-
-def digest(text: str) -> str:
-    """What EVALSHA calls a script."""
-    return hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
 
 
 def _assembled(classes: dict[str, str]) -> str:
