@@ -28,7 +28,7 @@ from headrace.records import (
 )
 from headrace.store import limits
 from headrace.store.contract import Facet, Operation, Reported, Waiter
-from headrace.store.redis.operation import Script, Steps
+from headrace.store.redis.operation import Steps
 from headrace.values.clock import Clock
 from headrace.values.glob import is_glob, matcher
 
@@ -127,46 +127,36 @@ class QlessStore(Finding, Editing, Queues, Schedules):
             for wanted in take.queues:
                 named |= dict.fromkeys(filter(matcher(wanted), known) if is_glob(wanted) else [wanted])
             take = replace(take, queues=tuple(named))
-        unreadable: list[Any] = []
-        reply: ExchangeReply = yield self._step(session, number, outcomes, take, unreadable)
-        if unreadable:
-            # Nobody could run them, and nobody would settle them: they fail, and the others go on.
-            yield self._script("Exchange.quarantine", [session, unreadable], lambda _, __: None)
-        return reply
-
-    def _step(
-        self, session: str, number: int, outcomes: Sequence[Outcome], take: Take | None, unreadable: list[Any]
-    ) -> Script[ExchangeReply]:
-        def read(now: float, answer: Any) -> ExchangeReply:
-            for settled in outcomes:
-                self._in_hand.pop((settled.ref, settled.token), None)
-            slots = take.slots if take is not None else 0
-            leases: list[Lease] = []
-            for job in answer["jobs"] or []:
-                try:
-                    leases.append(mapping.lease(job, spare=len(leases) >= slots, lower_first=self._lower_first))
-                except mapping.UNREADABLE as error:
-                    why = mapping.why_unreadable(error)
-                    unreadable.append([texts.to_the_wire(job["jid"]), job["token"], why])
-            for lease in leases:
-                self._in_hand[lease.ref, lease.token] = mapping.Saying(lease.body, lease.data)
-            due = answer.get("due")
-            verdicts = [_VERDICTS[code] for code in answer["verdicts"] or []]
-            ends = min((job["expires"] for job in answer["jobs"] or []), default=None)
-            return ExchangeReply(
-                verdicts,
-                leases,
-                mapping.milliseconds(now),
-                mapping.milliseconds(due) if due else None,
-                ends=None if ends is None else mapping.milliseconds(ends),
-            )
-
         told = [mapping.outcome(settled, self._in_hand.get((settled.ref, settled.token))) for settled in outcomes]
-        wanted = None if take is None else {
+        asked = None if take is None else {
             "queues": take.queues, "slots": take.slots, "count": take.slots + take.spare,
             "round_robin": take.round_robin,
         }  # fmt: skip
-        return self._script("Exchange.exchange", [session, number, told, wanted], read, exact=True)
+        arguments = [session, number, told, asked]
+        now, answer = yield self._script("Exchange.exchange", arguments, lambda *reply: reply, exact=True)
+        for settled in outcomes:
+            self._in_hand.pop((settled.ref, settled.token), None)
+        jobs, due, slots = answer["jobs"] or [], answer.get("due"), 0 if take is None else take.slots
+        leases: list[Lease] = []
+        unreadable: list[Any] = []
+        for job in jobs:
+            try:
+                lease = mapping.lease(job, spare=len(leases) >= slots, lower_first=self._lower_first)
+            except mapping.UNREADABLE as error:
+                unreadable.append([texts.to_the_wire(job["jid"]), job["token"], mapping.why_unreadable(error)])
+            else:
+                leases.append(lease)
+                self._in_hand[lease.ref, lease.token] = mapping.Saying(lease.body, lease.data)
+        if unreadable:
+            # Nobody could run them, and nobody would settle them: they fail, and the others go on.
+            yield self._script("Exchange.quarantine", [session, unreadable], lambda _, __: None)
+        return ExchangeReply(
+            [_VERDICTS[code] for code in answer["verdicts"] or []],
+            leases,
+            mapping.milliseconds(now),
+            mapping.milliseconds(due) if due else None,
+            ends=mapping.milliseconds(min(job["expires"] for job in jobs)) if jobs else None,
+        )
 
     def report(
         self, session: str, number: int, reports: Sequence[Report], *, steady: int = 0
