@@ -1,4 +1,7 @@
-"""The Qless client: the way to queues, jobs, workers, options and events of an installation."""
+"""The Qless client: the way to queues, jobs, workers, options and events of an installation.
+
+The script's JSON says `{}` for an empty list: `list` makes one of either.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +74,7 @@ class Client:
 
     def tags(self, offset: int = 0, count: int = 100) -> list[str]:
         """Tags that are used at least twice, most used first."""
-        return real_list(json.loads(self("tag", "top", offset, count)))
+        return list(json.loads(self("tag", "top", offset, count)))
 
     def unfail(self, group: str, queue: str | Queue, count: int = 500) -> int:
         """Put the oldest failed jobs of a group into a queue. Answers with their number."""
@@ -111,12 +114,12 @@ class Jobs(_Part):
     def tracked(self) -> dict[str, Any]:
         """`jobs` that are tracked, and `expired` jids that have no job any more."""
         found = json.loads(self._client("track"))
-        return {"jobs": [Job(self._client, fields) for fields in found["jobs"]], "expired": real_list(found["expired"])}
+        return {"jobs": [Job(self._client, fields) for fields in found["jobs"]], "expired": list(found["expired"])}
 
     def tagged(self, tag: str, offset: int = 0, count: int = 25) -> dict[str, Any]:
         """`total`, and `jobs`: jids that have a tag, by the time they were given it."""
         found = json.loads(self._client("tag", "get", tag, offset, count))
-        return {"total": found["total"], "jobs": real_list(found["jobs"])}
+        return {"total": found["total"], "jobs": list(found["jobs"])}
 
     def failed(self, group: str | None = None, start: int = 0, limit: int = 25) -> dict[str, Any]:
         """How many jobs have failed, by group; or `total` and `jobs` of one group, newest first."""
@@ -135,7 +138,7 @@ class Queues(_Part):
     @property
     def counts(self) -> list[dict[str, Any]]:
         """How many jobs of each known queue are in which state."""
-        return real_list(json.loads(self._client("queues")))
+        return list(json.loads(self._client("queues")))
 
 
 class Workers(_Part):
@@ -143,12 +146,12 @@ class Workers(_Part):
 
     def __getitem__(self, name: str) -> dict[str, list[str]]:
         found = json.loads(self._client("workers", name))
-        return {"jobs": real_list(found["jobs"]), "stalled": real_list(found["stalled"])}
+        return {"jobs": list(found["jobs"]), "stalled": list(found["stalled"])}
 
     @property
     def counts(self) -> list[dict[str, Any]]:
         """How many jobs each worker has, the most recently active first."""
-        return real_list(json.loads(self._client("workers")))
+        return list(json.loads(self._client("workers")))
 
 
 class Config(_Part, MutableMapping[str, Any]):
@@ -203,12 +206,3 @@ def _value(text: Any) -> Any:
         return json.loads(text)
     except ValueError:
         return text
-
-
-def real_list(value: Any) -> list[Any]:
-    """A list as it was meant: the script's JSON says `{}` for an empty one.
-
-    >>> real_list({}), real_list(["a"])
-    ([], ['a'])
-    """
-    return list(value) if value else []
