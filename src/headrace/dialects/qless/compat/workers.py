@@ -57,9 +57,7 @@ class Worker(_Published, base.Worker):
 
     def signals(self, names: Sequence[str] = ("QUIT", "USR1", "USR2")) -> None:
         """Handle these signals: USR1 prints what every thread does, USR2 opens a console, all others stop."""
-        special = {"USR1": base.print_stacks, "USR2": self._console}
-        for name in names:
-            signal.signal(signal.Signals[f"SIG{name}"], special.get(name, lambda *_: self.stop()))
+        self.handle_signals([signal.Signals[f"SIG{name}"] for name in names])
 
 
 class SerialWorker(_Published, serial.SerialWorker):

@@ -65,12 +65,10 @@ class Options:
         self.sandbox = Path(self.sandbox).absolute()
 
 
-class Stopper:
+class Stopper(Pokes):
     """Says that it is time to stop. Unlike an `Event` it may be set by a signal handler that interrupts its `wait`."""
 
-    def __init__(self) -> None:
-        self._pokes = Pokes()
-        self._is_set = False
+    _is_set = False
 
     def is_set(self) -> bool:
         return self._is_set
@@ -78,11 +76,11 @@ class Stopper:
     def set(self) -> None:
         """From any thread and any signal handler."""
         self._is_set = True
-        self._pokes.poke()
+        self.poke()
 
     def wait(self, seconds: float) -> None:
         """Until it is set, or so many seconds have passed. Once it is set this returns at once, for ever."""
-        readable([self._pokes.reader], seconds)
+        readable([self.reader], seconds)
 
 
 class Worker:
@@ -215,12 +213,11 @@ class Worker:
 
     # -- signals --
 
-    def handle_signals(self) -> None:
-        """QUIT, TERM and INT: finish and stop. USR1: print what every thread does. USR2: open a console."""
-        for number in STOPS:
-            signal.signal(number, lambda *_: self.stop())
-        signal.signal(signal.SIGUSR1, print_stacks)
-        signal.signal(signal.SIGUSR2, self._console)
+    def handle_signals(self, numbers: Sequence[int] = (*STOPS, signal.SIGUSR1, signal.SIGUSR2)) -> None:
+        """USR1: print what every thread does. USR2: open a console. All others: finish and stop."""
+        special: dict[int, Callable[..., None]] = {signal.SIGUSR1: print_stacks, signal.SIGUSR2: self._console}
+        for number in numbers:
+            signal.signal(number, special.get(number, lambda *_: self.stop()))
 
     def _console(self, _: int, frame: FrameType | None) -> None:
         code.interact(f"{type(self).__name__} {self.client.worker_name}", local={"worker": self, "frame": frame})

@@ -51,13 +51,11 @@ def read(client: Client, fields: dict[str, Any]) -> Job:
         return Job(client, fields)
     except Exception as error:
         jid = fields["jid"]
-        why = "its jid, klass or data are not UTF-8" if isinstance(error, UnicodeError) else _in_words(error)
+        why = f"{type(error).__name__}: {error}".encode(errors="backslashreplace").decode()
+        if isinstance(error, UnicodeError):
+            why = "its jid, klass or data are not UTF-8"
         try:
             client("fail", jid, client.worker_name, GROUP, f"This job could not be read: {why}.")
         except HeadraceError as refusal:
             why += f"; and it could not be failed: {refusal}"
         raise Unreadable(f"job {jid!r} cannot be read: {why}") from error
-
-
-def _in_words(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}".encode(errors="backslashreplace").decode()
