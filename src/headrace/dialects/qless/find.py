@@ -32,7 +32,7 @@ class Finding(ScriptStore):
         """Looks at up to a thousand jobs of each place at a time: Qless has no index of them all."""
         window, _, first = (wanted.after or "0:0").partition(":")
         start = int(first or 0)
-        places = {
+        arguments = {
             "window": int(window),
             "states": [state.value for state in wanted.states or State],
             "queue": wanted.queue,
@@ -41,7 +41,6 @@ class Finding(ScriptStore):
             "tracked": wanted.tracked or None,
             "worker": wanted.worker,
         }
-        arguments = {name: value for name, value in places.items() if value is not None}
         seen = yield self._script("Clients.list", [arguments], lambda _, seen: seen, exact=True)
         jids = list(seen["jids"] or [])
         found: list[Snapshot | None] = []

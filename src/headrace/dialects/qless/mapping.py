@@ -211,15 +211,14 @@ def outcome(settled: Outcome, saying: Saying | None) -> dict[str, Any]:
             saying.said["data"] = settled.data
         told["data"], told["said"] = saying.on_the_wire()
     if settled.kind is Kind.WAITING or (settled.kind is Kind.MOVED and settled.after):
-        told |= {"kind": int(Kind.FAILED), "group": "dependency", "message": NO_CHILDREN}
-        return {name: value for name, value in told.items() if value is not None}
+        return told | {"kind": int(Kind.FAILED), "group": "dependency", "message": NO_CHILDREN}
     if settled.kind is Kind.MOVED:
         told["queue"], told["klass"] = settled.queue, settled.task
     if settled.error is not None or settled.kind in (Kind.FAILED, Kind.BROKEN):
         error = decode_error(settled.error)
         told["message"] = error.traceback or ": ".join(filter(None, (error.type, error.message))) or settled.note
         told["group"] = settled.group or "failed"
-    return {name: value for name, value in told.items() if value is not None}
+    return told
 
 
 def report(said: Report, saying: Saying | None, steady: int) -> dict[str, Any]:
@@ -281,14 +280,13 @@ def snapshot(job: dict[str, Any], lower_first: bool) -> Snapshot:
 
 def edit(change: Edit, lower_first: bool) -> dict[str, Any]:
     """What is to change about a job, as the store's script takes it; all but arguments and data."""
-    told = {
+    return {
         "queue": change.queue,
         "priority": -change.priority if lower_first and change.priority is not None else change.priority,
         "at": None if change.run_at is None else change.run_at / 1000,
         "delay": None if change.delay is None else change.delay / 1000,
         "options": None if change.options is None else change.options.decode(),
     }
-    return {name: value for name, value in told.items() if value is not None}
 
 
 def rewritten(job: dict[str, Any], change: Edit) -> dict[str, str]:

@@ -1,4 +1,7 @@
-"""How the store calls its script: one call is one step, in a thread or on an event loop."""
+"""How the store calls its script: one call is one step, in a thread or on an event loop.
+
+What is None among the arguments is nil there, and so a field of that value is none.
+"""
 
 from __future__ import annotations
 
