@@ -38,8 +38,7 @@ class Client:
         self._open: Callable[[str], Client] = lambda name: Client(url, name, **redis_kwargs)
         """(`vars()` shows no password of either.)"""
         # Below us replies are bytes, which we decode: they may be in any encoding.
-        self.driver, options = open_driver(url, **redis_kwargs | {"decode_responses": False})
-        self.lower_first = options.get("priority") == "lower-first"
+        self.driver, self.lower_first = open_driver(url, **redis_kwargs | {"decode_responses": False})
         """Priorities are told the other way round than they are stored, where larger is always first."""
         self.worker_name = hostname or f"{socket.gethostname()}-{os.getpid()}"
         self.jobs = Jobs(self)

@@ -18,8 +18,6 @@ from headrace.store.redis.operation import Reply, Script
 
 from . import scripts
 
-EXAMPLE = "qless+redis://localhost:6379/0"
-
 READS = frozenset(
     {
         "config.get", "get", "multiget", "failed", "track", "jobs", "queues", "length", "stats", "workers", "recur.get",
@@ -67,21 +65,22 @@ class QlessDriver(Driver):
         return script.name in READS
 
 
-def open_driver(url: str, *, source: str | None = None, **options: Any) -> tuple[QlessDriver, dict[str, str]]:
-    """The driver that a URL stands for, and those of its options that are about Qless.
+def open_driver(url: str, *, source: str | None = None, **options: Any) -> tuple[QlessDriver, bool]:
+    """The driver that a URL stands for, and whether it wants lower priorities to come first.
 
-    >>> driver, options = open_driver("qless+redis://localhost/0?priority=lower-first")
-    >>> driver.where, options
-    ('Redis at localhost:6379', {'priority': 'lower-first'})
+    >>> driver, lower_first = open_driver("qless+redis://localhost/0?priority=lower-first")
+    >>> driver.where, lower_first
+    ('Redis at localhost:6379', True)
     """
     address, mark, query = url.removeprefix("qless+").partition("?")
     scheme, _, rest = address.partition("://")
     if not rest.strip("/") and scheme in ("redis", "rediss"):
         address = f"{scheme}://localhost:6379"
-    place, ours = parse_for("Qless", address + mark + query, EXAMPLE, ["priority"])
-    if ours.get("priority", "higher-first") not in ("higher-first", "lower-first"):
-        raise ConfigurationError(f"?priority={ours['priority']}: write lower-first, or leave it out for higher-first.")
-    return QlessDriver(place, source, **options), ours
+    place, ours = parse_for("Qless", address + mark + query, "qless+redis://localhost:6379/0", ["priority"])
+    order = ours.get("priority", "higher-first")
+    if order not in ("higher-first", "lower-first"):
+        raise ConfigurationError(f"?priority={order}: write lower-first, or leave it out for higher-first.")
+    return QlessDriver(place, source, **options), order == "lower-first"
 
 
 def encoded(argument: str | bytes | float) -> bytes:

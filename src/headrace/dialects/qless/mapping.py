@@ -176,11 +176,9 @@ def lease(job: dict[str, Any], *, spare: bool, lower_first: bool) -> Lease:
 
 def why_unreadable(error: Exception) -> str:
     """For people who look at a job that nobody could run."""
-    why = (
-        "its jid, klass or data are not UTF-8."
-        if isinstance(error, UnicodeError)
-        else f"{type(error).__name__}: {error}"
-    )
+    why = f"{type(error).__name__}: {error}"
+    if isinstance(error, UnicodeError):
+        why = "its jid, klass or data are not UTF-8."
     return f"headrace cannot read this job: {why}"
 
 

@@ -30,8 +30,7 @@ class ScriptStore(RedisDialect):
 
     def __init__(self, url: str, *, clock: Clock | None = None) -> None:
         self.url = url
-        self.driver, options = open_driver(url, source=store_script())
-        self._lower_first = options.get("priority") == "lower-first"
+        self.driver, self._lower_first = open_driver(url, source=store_script())
         self._clock = test_clock(clock)
 
     def run(self, operation: Operation[T]) -> T:
