@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from datetime import UTC, datetime
 
 from headrace.schedule.errors import ScheduleError
@@ -59,19 +58,3 @@ def shift(modifier: str, moment: datetime) -> str | None:
         return write_seconds(parse_modifier(modifier).apply(moment.replace(microsecond=0)))
     except (ScheduleError, OverflowError, ValueError):
         return None
-
-
-def is_repeat(text: str) -> bool:
-    return _reads(parse_repeat, text)
-
-
-def is_modifier(text: str) -> bool:
-    return _reads(parse_modifier, text)
-
-
-def _reads(parse: Callable[[str], object], text: str) -> bool:
-    try:
-        parse(text)
-    except ScheduleError:
-        return False
-    return True

@@ -19,7 +19,7 @@ from headrace.dialects.bedrock.server.requests import Request
 from headrace.dialects.bedrock.server.settle import fail_job, finish_job, retry_job
 from headrace.dialects.bedrock.server.take import HandOut, Wanted, get_jobs
 from headrace.dialects.bedrock.server.transaction import Answer, Transaction
-from headrace.dialects.bedrock.server.values import read_integer, read_list
+from headrace.dialects.bedrock.server.values import read_list
 from headrace.dialects.bedrock.server.waiters import Waiter
 from headrace.dialects.bedrock.wire import Refused, compose, prove
 
@@ -99,7 +99,7 @@ def _is_for_later(server: Server, batch: Batch, connection: Connection, request:
     """Answer at once what is to be executed later, or without anybody listening."""
     delay = 0.0
     if "commandexecutetime" in request.headers:
-        moment = read_integer(request.get("commandexecutetime"))
+        moment = request.integer("commandexecutetime")
         delay = (moment - server.clock.now() * 1000) / MICROSECOND
     if manner != "forget" and delay <= 0:
         return False
@@ -117,7 +117,7 @@ def _check_time(server: Server, request: Request) -> None:
 
 
 def _timeout(request: Request) -> int:
-    timeout = read_integer(request.get("timeout"))
+    timeout = request.integer("timeout")
     return timeout if timeout > 0 else DEFAULT_TIMEOUT
 
 
@@ -129,8 +129,7 @@ def _get(server: Server, batch: Batch, connection: Connection | None, request: R
         return found
     if manner != "wait" or connection is None:
         raise Refused("404 No job found")
-    given = request.find("timeout")
-    timeout = None if given is None else read_integer(given)
+    timeout = None if request.find("timeout") is None else request.integer("timeout")
     if timeout is not None and timeout <= 0:
         raise Refused("404 No job found")
     deadline = None if timeout is None else request.arrived + timeout / 1000

@@ -7,41 +7,28 @@ from collections.abc import Sequence
 from headrace.dialects.bedrock.server.requests import Request
 from headrace.dialects.bedrock.server.settle import IMPOSSIBLE_TIME
 from headrace.dialects.bedrock.server.transaction import Answer, Transaction
-from headrace.dialects.bedrock.server.values import (
-    is_mocked,
-    read_flag,
-    read_integer,
-    read_job_id,
-    read_list,
-    read_priority,
-)
-from headrace.dialects.bedrock.times import is_repeat, next_run
-from headrace.dialects.bedrock.wire import MEBIBYTE, Refused
+from headrace.dialects.bedrock.server.values import is_mocked, read_integer, read_list
+from headrace.dialects.bedrock.times import next_run
+from headrace.dialects.bedrock.wire import Refused
+from headrace.schedule.repeat import parse_repeat
 
 MOST_IDS = 100_000
 """RequeueJobs takes no more at once: all other clients wait while it works."""
 
 
 def update_job(tx: Transaction, request: Request) -> Answer:
-    job_id = read_job_id(request.get("jobid"))
-    data = request.get("data")
-    if not data:
-        raise Refused("402 Missing data")
-    if len(data) > MEBIBYTE or len(data.encode()) > MEBIBYTE:
-        raise Refused("402 Malformed data")
-    given_repeat = request.get("repeat")
-    if given_repeat and not is_repeat(given_repeat):
-        raise Refused("402 Malformed repeat")
-    priority = request.find("jobpriority")
-    new_priority = None if priority is None else read_priority(priority)
+    job_id = request.job_id()
+    given_data = request.required("data")
+    given_repeat = request.parsed("repeat", parse_repeat)
+    priority = request.priority(None)
     row = tx.job(job_id)
-    data = tx.value("tidy_json", data)
+    data = tx.value("tidy_json", given_data)
     if is_mocked(row.data):
         data = tx.value("mock", data)
     elif is_mocked(data):
         data = tx.value("unmock", data)
     repeat = given_repeat or row.repeat
-    if read_integer(request.get("shouldclearrepeat")):
+    if request.integer("shouldclearrepeat"):
         repeat = ""
     again = request.get("nextrun") or row.next_run
     if given_repeat and not request.get("nextrun"):
@@ -49,7 +36,7 @@ def update_job(tx: Transaction, request: Request) -> Answer:
         if repeated is None:
             raise Refused(IMPOSSIBLE_TIME)
         again = repeated
-    tx.run("update", job_id, data, repeat, row.priority if new_priority is None else new_priority, again)
+    tx.run("update", job_id, data, repeat, row.priority if priority is None else priority, again)
     if row.state in ("QUEUED", "RUNQUEUED"):
         tx.queued(row.name, again)
     return ""
@@ -57,7 +44,7 @@ def update_job(tx: Transaction, request: Request) -> Answer:
 
 def delete_job(tx: Transaction, request: Request) -> Answer:
     """Remove all trace of a job; its children stay."""
-    row = tx.job(read_job_id(request.get("jobid")))
+    row = tx.job(request.job_id())
     if row.state == "RUNNING":
         raise Refused("405 Can't delete a RUNNING job")
     if row.state == "PAUSED":
@@ -69,7 +56,7 @@ def delete_job(tx: Transaction, request: Request) -> Answer:
 
 def cancel_job(tx: Transaction, request: Request) -> Answer:
     """A child need not run any more; its parent will hear of it."""
-    row = tx.job(read_job_id(request.get("jobid")))
+    row = tx.job(request.job_id())
     if tx.rows("children", row.job_id):
         raise Refused("404 Invalid jobID - Cannot cancel a job with children")
     if not row.parent_id:
@@ -85,7 +72,7 @@ def requeue_jobs(tx: Transaction, request: Request) -> Answer:
     ids = [read_integer(entry) for entry in read_list(request.get("jobids"))]
     if len(ids) > MOST_IDS:
         raise Refused("402 Malformed jobIDs", ("error", f"more than {MOST_IDS} ids"))
-    put_back(tx, ids, name=request.get("name"), undo_try=read_flag(request.get("decrementfailures")))
+    put_back(tx, ids, name=request.get("name"), undo_try=request.flag("decrementfailures"))
     return ""
 
 

@@ -15,7 +15,7 @@ import apsw
 
 from headrace.dialects.bedrock.server.requests import Request
 from headrace.dialects.bedrock.server.transaction import Answer, Transaction, describe
-from headrace.dialects.bedrock.server.values import read_job_id, render, render_object, render_text
+from headrace.dialects.bedrock.server.values import render, render_object, render_text
 from headrace.dialects.bedrock.wire import MEBIBYTE, Refused
 
 READING = frozenset({apsw.SQLITE_SELECT, apsw.SQLITE_READ, apsw.SQLITE_RECURSIVE})
@@ -39,7 +39,7 @@ WATCH_EVERY = 200
 
 
 def query_job(tx: Transaction, request: Request) -> Answer:
-    row = tx.job(read_job_id(request.get("jobid")))
+    row = tx.job(request.job_id())
     return render_object([*describe(row), ("state", render(row.state))])
 
 

@@ -8,9 +8,9 @@ import msgspec
 
 from headrace.dialects.bedrock.server.requests import Request
 from headrace.dialects.bedrock.server.transaction import RUNNING_STATES, Answer, Row, Transaction, read_text
-from headrace.dialects.bedrock.server.values import is_mocked, read_integer, read_priority
-from headrace.dialects.bedrock.times import is_modifier, is_repeat
+from headrace.dialects.bedrock.server.values import is_mocked
 from headrace.dialects.bedrock.wire import DEFAULT_PRIORITY, Refused
+from headrace.schedule.repeat import parse_modifier, parse_repeat
 
 LONGEST_NAME = 255
 MOST_JOBS = 10_000
@@ -61,17 +61,13 @@ def _as_text(name: str, raw: msgspec.Raw) -> str | None:
 
 
 def _create(tx: Transaction, wanted: Request) -> int:
-    name = check_name(wanted.get("name"))
-    priority = wanted.find("jobpriority")
-    if priority is not None:
-        read_priority(priority)
+    name = wanted.required("name", LONGEST_NAME)
+    priority = wanted.priority(None)
     data = wanted.find("data")
     if data is not None and tx.value("kind_of_json", data) != "object":
         raise Refused("402 Data is not a valid JSON Object")
-    retry_after = wanted.get("retryafter")
-    if retry_after and not is_modifier(retry_after):
-        raise Refused("402 Malformed retryAfter")
-    parent_id = read_integer(wanted.get("parentjobid"))
+    retry_after = wanted.parsed("retryafter", parse_modifier)
+    parent_id = wanted.integer("parentjobid")
     parent = _check_parent(tx, parent_id) if parent_id else None
     text, mocked = _of_its_kind(tx, data or "{}", wanted, parent)
 
@@ -82,12 +78,9 @@ def _create(tx: Transaction, wanted: Request) -> int:
             raise Refused("404 Trying to create a child that already exists, but it is tied to a different parent")
         if twin_data == text:
             return job_id
-    repeat = wanted.get("repeat")
-    if repeat and not is_repeat(repeat):
-        raise Refused("402 Malformed repeat")
+    repeat = wanted.parsed("repeat", parse_repeat)
     if priority is None:
-        priority = wanted.find("priority")
-    effective = DEFAULT_PRIORITY if priority is None else read_priority(priority)
+        priority = wanted.priority(DEFAULT_PRIORITY, "priority")
     if parent is not None and parent.parent_id:
         raise Refused("405 Cannot create grandchildren")
     key = wanted.get("sequentialkey")
@@ -98,24 +91,16 @@ def _create(tx: Transaction, wanted: Request) -> int:
 
     if twin is not None:
         if wanted.get("overwrite") in ("", "true"):
-            tx.run("merge", twin[0], repeat, effective, text)
+            tx.run("merge", twin[0], repeat, priority, text)
         return twin[0]
     state = _first_state(tx, parent, key)
     next_run = wanted.get("firstrun") or tx.now
-    values = (tx.now_seconds, state, name, next_run, repeat, text, effective, parent_id, retry_after, key)
+    values = (tx.now_seconds, state, name, next_run, repeat, text, priority, parent_id, retry_after, key)
     tx.run("insert", *values)
     job_id = tx.last_id()
     if state == "QUEUED":
         tx.queued(name, next_run)
     return job_id
-
-
-def check_name(name: str) -> str:
-    if not name:
-        raise Refused("402 Missing name")
-    if len(name) > LONGEST_NAME or len(name.encode()) > LONGEST_NAME:
-        raise Refused("402 Malformed name")
-    return name
 
 
 def _check_parent(tx: Transaction, parent_id: int) -> Row:

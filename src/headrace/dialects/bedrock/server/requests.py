@@ -5,9 +5,14 @@ Lines end with CRLF or LF. No command reads a body: it is counted and thrown awa
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
 
-from headrace.dialects.bedrock.wire import MEBIBYTE, Refused, Unreadable, unescape
+from headrace.dialects.bedrock.server.values import is_integer, read_integer
+from headrace.dialects.bedrock.wire import MEBIBYTE, PRIORITIES, Refused, Unreadable, unescape
+from headrace.schedule.errors import ScheduleError
+
+Default = TypeVar("Default", int, None)
 
 
 class Limits(NamedTuple):
@@ -40,6 +45,46 @@ class Request:
         if name in self.malformed:
             raise _malformed(name)
         return self.headers.get(name)
+
+    def required(self, name: str, longest: int = MEBIBYTE) -> str:
+        """A value that must be there, of so many bytes at most."""
+        value = self.get(name)
+        if not value:
+            raise Refused(f"402 Missing {_SPELT.get(name, name)}")
+        if len(value) > longest or len(value.encode()) > longest:
+            raise _malformed(name)
+        return value
+
+    def parsed(self, name: str, parse: Callable[[str], object]) -> str:
+        """A value that can be parsed, if there is one; as it came."""
+        value = self.get(name)
+        try:
+            if value:
+                parse(value)
+        except ScheduleError:
+            raise _malformed(name) from None
+        return value
+
+    def integer(self, name: str) -> int:
+        return read_integer(self.get(name))
+
+    def flag(self, name: str) -> bool:
+        """`true` in any case, or an integer other than zero."""
+        return self.get(name).lower() == "true" or self.integer(name) != 0
+
+    def job_id(self) -> int:
+        text = self.required("jobid")
+        if not is_integer(text):
+            raise _malformed("jobid")
+        return int(text)
+
+    def priority(self, default: Default, name: str = "jobpriority") -> int | Default:
+        if self.find(name) is None:
+            return default
+        priority = self.integer(name)
+        if priority not in PRIORITIES:
+            raise Refused("402 Invalid priority value")
+        return priority
 
 
 _SPELT = {

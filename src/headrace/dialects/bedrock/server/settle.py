@@ -13,14 +13,7 @@ from headrace.dialects.bedrock.server.transaction import (
     Transaction,
     read_text,
 )
-from headrace.dialects.bedrock.server.values import (
-    is_mocked,
-    read_data,
-    read_flag,
-    read_integer,
-    read_job_id,
-    read_priority,
-)
+from headrace.dialects.bedrock.server.values import is_mocked, read_data
 from headrace.dialects.bedrock.times import next_run, write_seconds
 from headrace.dialects.bedrock.wire import Refused
 
@@ -38,7 +31,7 @@ def finish_job(tx: Transaction, request: Request) -> Answer:
     if children & PENDING_STATES:
         _pause(tx, row, data)
         return ""
-    if repeating and not read_flag(request.get("ignorerepeat")):
+    if repeating and not request.flag("ignorerepeat"):
         _queue_again(tx, row, data, _repeat(tx, row), row.name, row.priority)
     elif row.parent_id:
         tx.run("set_state_and_data", row.job_id, "FINISHED", data)
@@ -56,18 +49,17 @@ def retry_job(tx: Transaction, request: Request) -> Answer:
     _delete_ended(tx, row.job_id, _states_of_children(tx, row.job_id))
     data, repeating = _new_data(tx, row, request)
     name = request.get("name") or row.name
-    priority = request.find("jobpriority")
-    new_priority = row.priority if priority is None else read_priority(priority)
-    if repeating and not read_flag(request.get("ignorerepeat")):
+    priority = request.priority(row.priority)
+    if repeating and not request.flag("ignorerepeat"):
         again = _repeat(tx, row)
     else:
-        again = request.get("nextrun") or _delayed(tx, request.get("delay"))
-    _queue_again(tx, row, data, again, name, new_priority)
+        again = request.get("nextrun") or _delayed(tx, request.integer("delay"))
+    _queue_again(tx, row, data, again, name, priority)
     return ""
 
 
 def fail_job(tx: Transaction, request: Request) -> Answer:
-    row = tx.job(read_job_id(request.get("jobid")))
+    row = tx.job(request.job_id())
     if row.state not in RUNNING_STATES:
         raise Refused("405 Can only fail RUNNING or RUNQUEUED jobs")
     data = request.find("data")
@@ -77,7 +69,7 @@ def fail_job(tx: Transaction, request: Request) -> Answer:
 
 
 def _check(tx: Transaction, request: Request) -> Row:
-    row = tx.job(read_job_id(request.get("jobid")))
+    row = tx.job(request.job_id())
     if row.state not in RUNNING_STATES and not is_mocked(row.data):
         raise Refused("405 Can only retry/finish RUNNING and RUNQUEUED jobs")
     if row.parent_id:
@@ -134,8 +126,7 @@ def _repeat(tx: Transaction, row: Row) -> str:
     return again
 
 
-def _delayed(tx: Transaction, delay: str) -> str:
-    seconds = read_integer(delay)
+def _delayed(tx: Transaction, seconds: int) -> str:
     if seconds < 0:
         raise Refused("402 Must specify a non-negative delay when retrying")
     if len(str(seconds)) > LONGEST_DELAY:

@@ -21,7 +21,6 @@ from headrace.dialects.bedrock.server.values import (
     read_data,
     read_integer,
     read_list,
-    read_priority,
     render,
     render_object,
     render_text,
@@ -72,21 +71,17 @@ class Wanted:
     __slots__ = ("count", "many", "wish")
 
     def __init__(self, request: Request) -> None:
-        name = request.get("name")
-        if not name:
-            raise Refused("402 Missing name")
-        if len(name.encode()) > LONGEST_PATTERN:
-            raise Refused("402 Malformed name")
+        name = request.required("name", LONGEST_PATTERN)
         self.many = request.verb == "getjobs"
         number = request.find("numresults")
         if self.many and number is None:
             raise Refused("402 Missing numResults")
         if not self.many and number is not None:
             raise Refused("402 Cannot use numResults with GetJob; try GetJobs")
-        self.count = min(max(1, read_integer(number or "")), MOST_JOBS)
-        priority = request.find("jobpriority")
+        self.count = min(max(1, request.integer("numresults")), MOST_JOBS)
+        priority = request.priority(None)
         mocked = request.find("mockrequest") is not None or request.find("getmockedjobs") is not None
-        self.wish = Wish(name, None if priority is None else read_priority(priority), mocked=mocked)
+        self.wish = Wish(name, priority, mocked=mocked)
 
 
 class HandOut(NamedTuple):

@@ -1,4 +1,4 @@
-"""How Bedrock reads numbers, flags and lists, and how it writes columns as JSON: by looks, not by type."""
+"""How Bedrock reads numbers and lists, and how it writes columns as JSON: by looks, not by type."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from collections.abc import Iterable
 from typing import Any
 
 import msgspec
-
-from headrace.dialects.bedrock.wire import PRIORITIES, Refused
 
 LARGEST, SMALLEST = 2**63 - 1, -(2**63)
 
@@ -34,11 +32,6 @@ def read_integer(text: str) -> int:
     return max(SMALLEST, min(int(digits), LARGEST))
 
 
-def read_flag(text: str) -> bool:
-    """`true` in any case, or an integer other than zero."""
-    return text.lower() == "true" or read_integer(text) != 0
-
-
 def read_list(text: str) -> list[str]:
     """A comma list: leading spaces of each entry dropped, and so are empty entries.
 
@@ -48,20 +41,9 @@ def read_list(text: str) -> list[str]:
     return [entry for part in text.split(",") if (entry := part.lstrip(" "))]
 
 
-def read_job_id(text: str) -> int:
-    """A jobID from a request, in exactly one way of writing it."""
-    if not text:
-        raise Refused("402 Missing jobID")
-    if not _CANONICAL_INTEGER.fullmatch(text) or not SMALLEST <= int(text) <= LARGEST:
-        raise Refused("402 Malformed jobID")
-    return int(text)
-
-
-def read_priority(text: str) -> int:
-    priority = read_integer(text)
-    if priority not in PRIORITIES:
-        raise Refused("402 Invalid priority value")
-    return priority
+def is_integer(text: str) -> bool:
+    """Whether a text is a 64-bit integer, in exactly one way of writing it."""
+    return _CANONICAL_INTEGER.fullmatch(text) is not None and SMALLEST <= int(text) <= LARGEST
 
 
 _encode = msgspec.json.Encoder().encode
@@ -102,7 +84,7 @@ def _render_by_looks(text: str) -> str:
     if first in "{[" and first:
         return text if is_json(text) else render_text(text)
     if first in "-0123456789" and first:
-        if _CANONICAL_INTEGER.fullmatch(text) and SMALLEST <= int(text) <= LARGEST:
+        if is_integer(text):
             return text
         if _NUMBER_SHAPE.fullmatch(text) and repr(float(text)) == text and math.isfinite(float(text)):
             return text
