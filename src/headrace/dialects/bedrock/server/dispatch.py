@@ -32,7 +32,7 @@ log = logging.getLogger("headrace.bedrock")
 DEFAULT_TIMEOUT = 110_000
 """Milliseconds that a command may take until it is committed."""
 MICROSECOND = 1_000_000
-COMMANDS: dict[str, Callable[[Transaction, Request], Answer]] = {
+COMMANDS: dict[str, Callable[[Transaction, Request], Answer | None]] = {
     "createjob": create_job,
     "createjobs": create_jobs,
     "updatejob": update_job,
@@ -65,7 +65,7 @@ def execute(server: Server, batch: Batch, connection: Connection | None, request
         command = COMMANDS.get(request.verb)
         if command is not None:
             found: HandOut | None = None
-            body = batch.run(lambda tx: command(tx, request))
+            body = batch.run(lambda tx: command(tx, request)) or ""
         elif request.verb in ("getjob", "getjobs"):
             found = _get(server, batch, connection, request, manner)
             if found is None:

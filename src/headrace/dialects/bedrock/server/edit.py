@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from headrace.dialects.bedrock.server.requests import Request
 from headrace.dialects.bedrock.server.settle import IMPOSSIBLE_TIME
-from headrace.dialects.bedrock.server.transaction import Answer, Transaction
+from headrace.dialects.bedrock.server.transaction import Transaction
 from headrace.dialects.bedrock.server.values import is_mocked, read_integer, read_list
 from headrace.dialects.bedrock.times import next_run
 from headrace.dialects.bedrock.wire import Refused
@@ -16,7 +16,7 @@ MOST_IDS = 100_000
 """RequeueJobs takes no more at once: all other clients wait while it works."""
 
 
-def update_job(tx: Transaction, request: Request) -> Answer:
+def update_job(tx: Transaction, request: Request) -> None:
     job_id = request.job_id()
     given_data = request.required("data")
     given_repeat = request.parsed("repeat", parse_repeat)
@@ -39,10 +39,9 @@ def update_job(tx: Transaction, request: Request) -> Answer:
     tx.run("update", job_id, data, repeat, row.priority if priority is None else priority, again)
     if row.state in ("QUEUED", "RUNQUEUED"):
         tx.queued(row.name, again)
-    return ""
 
 
-def delete_job(tx: Transaction, request: Request) -> Answer:
+def delete_job(tx: Transaction, request: Request) -> None:
     """Remove all trace of a job; its children stay."""
     row = tx.job(request.job_id())
     if row.state == "RUNNING":
@@ -51,29 +50,25 @@ def delete_job(tx: Transaction, request: Request) -> Answer:
         raise Refused("405 Can't delete a parent jobs with children running")
     tx.run("delete", row.job_id)
     tx.promote(row.sequential_key)
-    return ""
 
 
-def cancel_job(tx: Transaction, request: Request) -> Answer:
+def cancel_job(tx: Transaction, request: Request) -> None:
     """A child need not run any more; its parent will hear of it."""
     row = tx.job(request.job_id())
     if tx.rows("children", row.job_id):
         raise Refused("404 Invalid jobID - Cannot cancel a job with children")
     if not row.parent_id:
         raise Refused("404 Invalid jobID - Cannot cancel a job without a parent")
-    if row.state in ("RUNNING", "FINISHED", "PAUSED"):
-        return ""
-    tx.run("set_state", row.job_id, "CANCELLED")
-    tx.resume_parent(row.parent_id, "running_child")
-    return ""
+    if row.state not in ("RUNNING", "FINISHED", "PAUSED"):
+        tx.run("set_state", row.job_id, "CANCELLED")
+        tx.resume_parent(row.parent_id, "running_child")
 
 
-def requeue_jobs(tx: Transaction, request: Request) -> Answer:
+def requeue_jobs(tx: Transaction, request: Request) -> None:
     ids = [read_integer(entry) for entry in read_list(request.get("jobids"))]
     if len(ids) > MOST_IDS:
         raise Refused("402 Malformed jobIDs", ("error", f"more than {MOST_IDS} ids"))
     put_back(tx, ids, name=request.get("name"), undo_try=request.flag("decrementfailures"))
-    return ""
 
 
 def put_back(tx: Transaction, ids: Sequence[int], *, name: str = "", undo_try: bool = True) -> None:

@@ -5,14 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from headrace.dialects.bedrock.server.requests import Request
-from headrace.dialects.bedrock.server.transaction import (
-    PENDING_STATES,
-    RUNNING_STATES,
-    Answer,
-    Row,
-    Transaction,
-    read_text,
-)
+from headrace.dialects.bedrock.server.transaction import PENDING_STATES, RUNNING_STATES, Row, Transaction, read_text
 from headrace.dialects.bedrock.server.values import is_mocked, read_data
 from headrace.dialects.bedrock.times import next_run, write_seconds
 from headrace.dialects.bedrock.wire import Refused
@@ -20,18 +13,17 @@ from headrace.dialects.bedrock.wire import Refused
 IMPOSSIBLE_TIME = "400 Unique Constraints Violation"
 """In Bedrock's words: the column nextRun must not be NULL."""
 LONGEST_DELAY = 8
+ENDED_STATES = frozenset({"FINISHED", "CANCELLED"})
 
 
-def finish_job(tx: Transaction, request: Request) -> Answer:
+def finish_job(tx: Transaction, request: Request) -> None:
     """The run is over: repeat, wait for the children, or be gone."""
     row = _check(tx, request)
-    children = _states_of_children(tx, row.job_id)
-    children -= _delete_ended(tx, row.job_id, children)
+    children = _delete_ended(tx, row.job_id)
     data, repeating = _new_data(tx, row, request)
     if children & PENDING_STATES:
         _pause(tx, row, data)
-        return ""
-    if repeating and not request.flag("ignorerepeat"):
+    elif repeating and not request.flag("ignorerepeat"):
         _queue_again(tx, row, data, _repeat(tx, row), row.name, row.priority)
     elif row.parent_id:
         tx.run("set_state_and_data", row.job_id, "FINISHED", data)
@@ -41,12 +33,11 @@ def finish_job(tx: Transaction, request: Request) -> Answer:
     else:
         tx.run("delete", row.job_id)
         tx.promote(row.sequential_key)
-    return ""
 
 
-def retry_job(tx: Transaction, request: Request) -> Answer:
+def retry_job(tx: Transaction, request: Request) -> None:
     row = _check(tx, request)
-    _delete_ended(tx, row.job_id, _states_of_children(tx, row.job_id))
+    _delete_ended(tx, row.job_id)
     data, repeating = _new_data(tx, row, request)
     name = request.get("name") or row.name
     priority = request.priority(row.priority)
@@ -55,17 +46,15 @@ def retry_job(tx: Transaction, request: Request) -> Answer:
     else:
         again = request.get("nextrun") or _delayed(tx, request.integer("delay"))
     _queue_again(tx, row, data, again, name, priority)
-    return ""
 
 
-def fail_job(tx: Transaction, request: Request) -> Answer:
+def fail_job(tx: Transaction, request: Request) -> None:
     row = tx.job(request.job_id())
     if row.state not in RUNNING_STATES:
         raise Refused("405 Can only fail RUNNING or RUNQUEUED jobs")
     data = request.find("data")
     tx.run("set_state_and_data", row.job_id, "FAILED", row.data if data is None else data)
     tx.promote(row.sequential_key)
-    return ""
 
 
 def _check(tx: Transaction, request: Request) -> Row:
@@ -79,16 +68,12 @@ def _check(tx: Transaction, request: Request) -> Row:
     return row
 
 
-def _states_of_children(tx: Transaction, job_id: int) -> set[str]:
-    return {read_text(state) for (state,) in tx.rows("children", job_id)}
-
-
-def _delete_ended(tx: Transaction, job_id: int, children: set[str]) -> set[str]:
-    """The parent has seen these: they are gone now."""
-    ended = children & {"FINISHED", "CANCELLED"}
-    if ended:
+def _delete_ended(tx: Transaction, job_id: int) -> set[str]:
+    """The parent has seen the children that have ended: they are gone now. Returns the states of the others."""
+    states = {read_text(state) for (state,) in tx.rows("children", job_id)}
+    if not states.isdisjoint(ENDED_STATES):
         tx.run("delete_ended_children", job_id)
-    return ended
+    return states - ENDED_STATES
 
 
 def _new_data(tx: Transaction, row: Row, request: Request) -> tuple[str, bool]:

@@ -14,7 +14,7 @@ from headrace.dialects.bedrock.times import write_moment
 from headrace.dialects.bedrock.wire import Refused
 
 Answer: TypeAlias = str
-"""The body of an answer, as JSON text; empty for commands that return nothing."""
+"""The body of an answer, as JSON text."""
 
 RUNNING_STATES = ("RUNNING", "RUNQUEUED")
 PENDING_STATES = frozenset({"QUEUED", "RUNQUEUED", "RUNNING", "PAUSED"})
