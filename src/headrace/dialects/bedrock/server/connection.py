@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from headrace.dialects.bedrock.server.find import Query
 from headrace.dialects.bedrock.server.requests import Parser, Request
-from headrace.dialects.bedrock.server.waiters import Waiter
 
 if TYPE_CHECKING:
     from headrace.dialects.bedrock.server.server import Server
+    from headrace.dialects.bedrock.server.wait import Waiter
 
 READ_AHEAD = 262_144
 """How much is read from a client that sends requests faster than they can be answered."""

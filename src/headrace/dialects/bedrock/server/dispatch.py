@@ -20,7 +20,7 @@ from headrace.dialects.bedrock.server.settle import fail_job, finish_job, retry_
 from headrace.dialects.bedrock.server.take import HandOut, Wanted, get_jobs
 from headrace.dialects.bedrock.server.transaction import Answer, Transaction
 from headrace.dialects.bedrock.server.values import read_list
-from headrace.dialects.bedrock.server.waiters import Waiter
+from headrace.dialects.bedrock.server.wait import Waiter
 from headrace.dialects.bedrock.wire import Refused, compose, prove
 
 if TYPE_CHECKING:

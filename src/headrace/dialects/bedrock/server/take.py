@@ -221,13 +221,14 @@ def _by_names(tx: Transaction, wish: Wish, kind: int, names: Sequence[str | byte
 
 
 def _line_of(tx: Transaction, wish: Wish, kind: int, name: str | bytes) -> Iterator[Row]:
-    for priority in _priorities(tx, wish, "top_priority_of_name", kind, name):
+    for priority in priorities(tx, wish.priority, "top_priority_of_name", kind, name):
         yield from map(read_row, tx.stream("due_of_name", kind, name, priority, tx.now))
 
 
-def _priorities(tx: Transaction, wish: Wish, statement: str, *of: Any) -> Iterator[int]:
-    if wish.priority is not None:
-        yield wish.priority
+def priorities(tx: Transaction, wanted: int | None, statement: str, *of: Any) -> Iterator[int]:
+    """The priority that is wanted; if any is, those that waiting jobs have, highest first."""
+    if wanted is not None:
+        yield wanted
         return
     priority = LARGEST
     while (lower := tx.value(statement, *of, priority)) is not None:
@@ -238,7 +239,7 @@ def _priorities(tx: Transaction, wish: Wish, statement: str, *of: Any) -> Iterat
 def _down_the_line(tx: Transaction, wish: Wish, kind: int, count: int, budget: int) -> list[Row] | None:
     """Look at so many due jobs of all names, in order. None: there are more, and not enough have matched."""
     found: list[Row] = []
-    for priority in _priorities(tx, wish, "top_priority", kind):
+    for priority in priorities(tx, wish.priority, "top_priority", kind):
         seen = 0
         for job_id, matches in tx.stream("due", kind, priority, tx.now, wish.names[0], budget):
             seen += 1

@@ -1,16 +1,24 @@
-"""Holds the GetJobs that found nothing, and answers them: a job has come, has fallen due, or their time is up."""
+"""Holds the GetJobs that found nothing, and answers them: a job has come, has fallen due, or their time is up.
+
+Ten thousand of them cost memory, and nothing else. Waiters with the same wish stand in one line. Lines are found by the
+name of a job that has become runnable: exact names and prefixes by looking them up, other patterns by matching each
+distinct one once.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import heapq
 import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headrace.dialects.bedrock.server.batch import Batch, Broken
-from headrace.dialects.bedrock.server.take import MOCKED, REAL, HandOut, get_jobs
+from headrace.dialects.bedrock.server.connection import Connection
+from headrace.dialects.bedrock.server.take import MOCKED, REAL, HandOut, Wanted, Wish, get_jobs, priorities
 from headrace.dialects.bedrock.server.transaction import Transaction, read_text
-from headrace.dialects.bedrock.server.values import LARGEST
-from headrace.dialects.bedrock.server.waiters import Waiter, Waiters
 from headrace.dialects.bedrock.times import read_moment
 from headrace.dialects.bedrock.wire import Refused
 
@@ -21,6 +29,139 @@ log = logging.getLogger("headrace.bedrock")
 
 LOOK_AT_CLOCK = 0.5
 """Seconds, at most, between two looks for jobs that have fallen due, while a client waits."""
+_NONE: frozenset[Wish] = frozenset()
+
+
+@dataclass(eq=False, slots=True)
+class Waiter:
+    """A GetJob or GetJobs that found nothing and is held until there is something."""
+
+    connection: Connection
+    wanted: Wanted
+    deadline: float | None
+    number: int = 0
+    """First come, first served."""
+
+
+class Waiters:
+    """All waiters of a server."""
+
+    def __init__(self) -> None:
+        self._lines: dict[Wish, dict[int, Waiter]] = {}
+        self._by_name: dict[str, set[Wish]] = {}
+        self._by_prefix: dict[str, set[Wish]] = {}
+        self._by_pattern: dict[str, set[Wish]] = {}
+        self._lengths: Counter[int] = Counter()
+        """How many wishes have a prefix of which length: only these lengths of a name are looked up."""
+        self._deadlines: list[tuple[float, int, Waiter]] = []
+        self._next_number = 0
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Waiter]:
+        return iter([waiter for line in self._lines.values() for waiter in line.values()])
+
+    def add(self, waiter: Waiter) -> None:
+        self._next_number += 1
+        waiter.number = self._next_number
+        wish = waiter.wanted.wish
+        line = self._lines.get(wish)
+        if line is None:
+            line = self._lines[wish] = {}
+            self._index(wish)
+        line[waiter.number] = waiter
+        self._count += 1
+        if waiter.deadline is not None:
+            heapq.heappush(self._deadlines, (waiter.deadline, waiter.number, waiter))
+
+    def remove(self, waiter: Waiter) -> None:
+        """It has been answered, has run out of time, or has left."""
+        wish = waiter.wanted.wish
+        line = self._lines.get(wish)
+        if line is None or line.pop(waiter.number, None) is None:
+            return
+        self._count -= 1
+        if not line:
+            del self._lines[wish]
+            self._unindex(wish)
+        if len(self._deadlines) > 100 + 2 * self._count:  # those that were answered in time
+            self._deadlines = [entry for entry in self._deadlines if self._waits(entry[2])]
+            heapq.heapify(self._deadlines)
+
+    def _waits(self, waiter: Waiter) -> bool:
+        return waiter.number in self._lines.get(waiter.wanted.wish, ())
+
+    def next_deadline(self) -> float | None:
+        while self._deadlines and not self._waits(self._deadlines[0][2]):
+            heapq.heappop(self._deadlines)
+        return self._deadlines[0][0] if self._deadlines else None
+
+    def expired(self, now: float) -> list[Waiter]:
+        found = []
+        while (deadline := self.next_deadline()) is not None and deadline <= now:
+            waiter = self._deadlines[0][2]
+            self.remove(waiter)
+            found.append(waiter)
+        return found
+
+    def _index(self, wish: Wish) -> None:
+        for table, key in self._places(wish):
+            table.setdefault(key, set()).add(wish)
+            if table is self._by_prefix:
+                self._lengths[len(key)] += 1
+
+    def _unindex(self, wish: Wish) -> None:
+        for table, key in self._places(wish):
+            table[key].remove(wish)
+            if not table[key]:
+                del table[key]
+            if table is self._by_prefix:
+                self._lengths -= Counter([len(key)])  # which forgets what is 0
+
+    def _places(self, wish: Wish) -> list[tuple[dict[str, set[Wish]], str]]:
+        if wish.exact:
+            return [(self._by_name, name) for name in wish.names]
+        if wish.is_prefix:
+            return [(self._by_prefix, wish.prefix)]
+        return [(self._by_pattern, wish.names[0])]
+
+    def wishes_for(self, names: Iterable[str], matches: Callable[[str, str], bool]) -> set[Wish]:
+        found: set[Wish] = set()
+        for name in dict.fromkeys(names):
+            found |= self._by_name.get(name, _NONE)
+            for length in self._lengths:
+                found |= self._by_prefix.get(name[:length], _NONE)
+            for pattern, wishes in self._by_pattern.items():
+                if matches(name, pattern):
+                    found |= wishes
+        return found
+
+    def all_wishes(self) -> set[Wish]:
+        return set(self._lines)
+
+    def serve(self, wishes: Iterable[Wish], attempt: Callable[[Waiter], bool]) -> list[Waiter]:
+        """Let waiters with these wishes try, first come first, until there is nothing more for any of them.
+
+        Returns the ones whose clients have gone, removed. A wish that could not be fulfilled for one waiter
+        cannot be for the others of its line.
+        """
+        gone = []
+        order = [(next(iter(self._lines[wish])), wish) for wish in wishes if wish in self._lines]
+        heapq.heapify(order)
+        while order:
+            number, wish = heapq.heappop(order)
+            waiter = self._lines[wish][number]
+            if waiter.connection.is_gone():
+                gone.append(waiter)
+            elif not attempt(waiter):
+                continue
+            self.remove(waiter)
+            line = self._lines.get(wish)
+            if line:
+                heapq.heappush(order, (next(iter(line)), wish))
+        return gone
 
 
 class Waits:
@@ -131,9 +272,7 @@ class Waits:
         now = read_moment(tx.now)
         assert now is not None
         for kind in (REAL, MOCKED):
-            priority = LARGEST
-            while (lower := tx.value("top_priority", kind, priority)) is not None:
-                priority = lower
+            for priority in priorities(tx, None, "top_priority", kind):
                 tx.runnable += [read_text(name) for (name,) in tx.rows("fallen_due", kind, priority, since, tx.now)]
                 following = tx.value("next_due", kind, priority, tx.now)
                 moment = None if following is None else read_moment(read_text(following))
