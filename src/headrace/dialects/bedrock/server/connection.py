@@ -7,10 +7,10 @@ import select
 import socket
 from typing import TYPE_CHECKING
 
-from headrace.dialects.bedrock.server.find import Query
 from headrace.dialects.bedrock.server.requests import Parser, Request
 
 if TYPE_CHECKING:
+    from headrace.dialects.bedrock.server.find import Query
     from headrace.dialects.bedrock.server.server import Server
     from headrace.dialects.bedrock.server.wait import Waiter
 

@@ -213,7 +213,7 @@ def _query(server: Server, batch: Batch, connection: Connection | None, request:
     seconds = min(_timeout(request) / 1000, server.options.query_seconds)
     query.limit(seconds)
     if connection is None:
-        server.queries.write_unheard(batch, query)
+        server.queries.write(batch, query)  # nobody would hear what it reads
         return
     connection.query = query
     # What was asked for before it must be there for it to see.

@@ -2,21 +2,32 @@
 
 Two guards confine a Query, and neither reads the SQL: SQLite's authorizer is asked about everything that a statement
 wants to do, and the connection is opened read-only. A watchman ends a query that takes too long, or too much memory.
+
+Reading ones run in threads, where a slow one delays no other client; writing ones in a batch.
 """
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import apsw
 
+from headrace.dialects.bedrock.server.batch import Batch
+from headrace.dialects.bedrock.server.connection import Connection
 from headrace.dialects.bedrock.server.requests import Request
 from headrace.dialects.bedrock.server.transaction import Answer, Transaction, describe
 from headrace.dialects.bedrock.server.values import render, render_object, render_text
 from headrace.dialects.bedrock.wire import MEBIBYTE, Refused
+
+if TYPE_CHECKING:
+    from headrace.dialects.bedrock.server.server import Server
+
+log = logging.getLogger("headrace.bedrock")
 
 READING = frozenset({apsw.SQLITE_SELECT, apsw.SQLITE_READ, apsw.SQLITE_RECURSIVE})
 FORBIDDEN = frozenset({apsw.SQLITE_ATTACH, apsw.SQLITE_DETACH, apsw.SQLITE_TRANSACTION, apsw.SQLITE_SAVEPOINT})
@@ -123,16 +134,19 @@ class Reader:
         self._connection.close()
 
 
-def check_write(query: Query) -> None:
+def _check_write(query: Query, *, allowed: bool) -> None:
     """What Bedrock asks of a query that writes, before it is run."""
+    reason = () if allowed else (("error", "read-only"),)
     if query.nowhere not in ("", "true", "false"):
-        raise Refused("402 Malformed nowhere")
+        raise Refused("402 Malformed nowhere", *reason)
     upper = query.sql.upper()
     if upper.startswith(("UPDATE", "DELETE")) and " WHERE " not in upper and query.nowhere != "true":
-        raise Refused("502 Query aborted")
+        raise Refused("502 Query aborted", *reason)
+    if not allowed:
+        raise Refused("502 Query failed", *reason)
 
 
-def write(connection: apsw.Connection, query: Query) -> None:
+def _write(connection: apsw.Connection, query: Query) -> None:
     """Run a query that writes, inside the transaction that is open. Confined, but trusted with the data."""
     connection.authorizer = _authorize_write
     try:
@@ -232,3 +246,83 @@ class _Table:
     def body(self) -> str:
         rows = f"[{','.join(self._rows)}]"
         return f'{{"headers":[{",".join(self._names)}],"rows":{rows}}}' if self._form == "table" else rows
+
+
+class Queries:
+    """The threads and read-only connections of a server's queries."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._readers: list[Reader] = []
+        self._threads = ThreadPoolExecutor(2, "headrace-query")
+
+    def start(self, connection: Connection, query: Query) -> None:
+        """Read in a thread: the connection's next requests wait for it."""
+        self._threads.submit(self._read, connection, query)
+
+    def shut_down(self) -> None:
+        """Begin no more queries, and wait for those that run."""
+        self._threads.shutdown(cancel_futures=True)
+
+    def close(self) -> None:
+        for reader in self._readers:
+            reader.close()
+
+    def _read(self, connection: Connection, query: Query) -> None:
+        answer: str | Refused | None = None
+        try:
+            reader = self._reader()
+            try:
+                answer = reader.read(query)
+            finally:
+                self._readers.append(reader)
+        except Written:
+            pass
+        except Refused as refused:
+            answer = refused
+        except Exception:
+            log.exception("a query failed")
+            answer = Refused("500 Unhandled Exception")
+        self._server.loop.call_soon_threadsafe(self._answer, connection, query, answer)
+
+    def _reader(self) -> Reader:
+        try:
+            return self._readers.pop()
+        except IndexError:
+            return Reader(self._server.database.read_only(), self._server.options.query_rows)
+
+    def _answer(self, connection: Connection, query: Query, answer: str | Refused | None) -> None:
+        if connection.lost:
+            return
+        connection.query = None
+        batch = Batch(self._server)
+        if answer is None:
+            self._write(batch, connection, query)  # alone in its batch: no other client's commands are at stake
+        elif isinstance(answer, Refused):
+            batch.refuse(connection, answer, last=query.last)
+        else:
+            batch.succeed(connection, answer, last=query.last)
+        batch.finish()
+        self._server.wake(connection)
+
+    def _write(self, batch: Batch, connection: Connection, query: Query) -> None:
+        query.limit(self._server.options.query_seconds)
+        try:
+            row_id = self.write(batch, query)
+        except Refused as refused:
+            batch.refuse(connection, refused, last=query.last)
+            return
+        headers = []
+        if query.sql[:7].upper() == "INSERT " and row_id is not None:
+            headers.append(("lastInsertRowID", render(row_id)))
+        batch.reply(connection, "200 OK", headers, last=query.last)
+
+    def write(self, batch: Batch, query: Query) -> int | None:
+        """Run a query as one that writes; returns the row that it has inserted last, None if it is not to be run."""
+        _check_write(query, allowed=self._server.options.allow_write_query)
+        return None if query.skip_writes else batch.run(lambda tx: self._execute(tx, query), writes=True)
+
+    def _execute(self, tx: Transaction, query: Query) -> int:
+        _write(self._server.database.connection, query)
+        tx.woken = True
+        return tx.last_id()

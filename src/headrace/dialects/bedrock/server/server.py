@@ -19,7 +19,7 @@ from headrace.dialects.bedrock.server.connection import Connection
 from headrace.dialects.bedrock.server.database import Database
 from headrace.dialects.bedrock.server.dispatch import STOPPING, execute
 from headrace.dialects.bedrock.server.edit import put_back
-from headrace.dialects.bedrock.server.queries import Queries
+from headrace.dialects.bedrock.server.find import Queries
 from headrace.dialects.bedrock.server.requests import Limits, Request
 from headrace.dialects.bedrock.server.statements import SQL
 from headrace.dialects.bedrock.server.wait import Waits
