@@ -99,7 +99,7 @@ def get_jobs(tx: Transaction, wanted: Wanted) -> HandOut | None:
     taken = []
     bodies = []
     for row in rows:
-        if _blacklisted(tx, row.name) or _tries(row) >= MOST_TRIES:
+        if any(tx.matches(row.name, pattern) for pattern in tx.blacklist) or _tries(row) >= MOST_TRIES:
             tx.fail(row)
             continue
         bodies.append(_describe(tx, row))
@@ -108,10 +108,6 @@ def get_jobs(tx: Transaction, wanted: Wanted) -> HandOut | None:
     if wanted.many:
         return HandOut(f'{{"jobs":[{",".join(bodies)}]}}', taken)
     return HandOut(bodies[0] if bodies else "{}", taken)
-
-
-def _blacklisted(tx: Transaction, name: str) -> bool:
-    return any(tx.matches(name, pattern) for pattern in tx.blacklist)
 
 
 def _tries(row: Row) -> int:
@@ -147,21 +143,18 @@ def _ended_children(tx: Transaction, job_id: int) -> list[tuple[str, str]]:
 
 
 def _start(tx: Transaction, row: Row) -> None:
-    if not row.retry_after:
-        tx.run("start", row.job_id, tx.now_seconds)
-        return
-    again = shift(row.retry_after, tx.moment)
-    scheduled = row.repeat[:9].upper() == "SCHEDULED"
-    if row.repeat:
+    again = shift(row.retry_after, tx.moment) if row.retry_after else None
+    if again is not None and row.repeat:
         repeated = next_run(row.repeat, scheduled=row.next_run, started=tx.now_seconds, finished=tx.moment)
-        again = None if again is None or repeated is None else min(again, repeated)
+        again = None if repeated is None else min(again, repeated)
     if again is None:
-        # There is no time to try again at. The worker has it already; no other will get it.
         tx.run("start", row.job_id, tx.now_seconds)
-        tx.fail(row)
+        if row.retry_after:  # there is no time to try again at: the worker has it already, and no other will get it
+            tx.fail(row)
         return
     tx.run("start_with_retry", row.job_id, tx.now_seconds, again)
     if not row.name.startswith("manual"):
+        scheduled = row.repeat[:9].upper() == "SCHEDULED"
         tx.run("count_try", row.job_id, _tries(row) + 1, row.next_run if scheduled else None)
 
 
@@ -205,15 +198,14 @@ def _of_kind(tx: Transaction, wish: Wish, kind: int, count: int) -> list[Row]:
     pattern = wish.names[0]
     names_first = (pattern, kind) in tx.by_names
     budget = FIRST_BUDGET
-    for by_names in itertools.cycle((True, False) if names_first else (False, True)):
-        search = _from_name_to_name if by_names else _down_the_line
-        found = search(tx, wish, kind, count, budget)
-        if found is not None:
-            tx.remember((pattern, kind), by_names=by_names)
-            return found
-        if by_names is not names_first:
-            budget *= 8
-    raise AssertionError("unreachable")
+    while True:
+        for by_names in (names_first, not names_first):
+            search = _from_name_to_name if by_names else _down_the_line
+            found = search(tx, wish, kind, count, budget)
+            if found is not None:
+                tx.remember((pattern, kind), by_names=by_names)
+                return found
+        budget *= 8
 
 
 def _by_names(tx: Transaction, wish: Wish, kind: int, names: Sequence[str | bytes], count: int) -> list[Row]:
@@ -254,20 +246,14 @@ def _down_the_line(tx: Transaction, wish: Wish, kind: int, count: int, budget: i
 
 
 def _from_name_to_name(tx: Transaction, wish: Wish, kind: int, count: int, budget: int) -> list[Row] | None:
-    """Look at the heads of so many lines. None: there are more names than that."""
-    names = _names_like(tx, wish, kind, budget)
-    return None if names is None else _by_names(tx, wish, kind, names, count)
-
-
-def _names_like(tx: Transaction, wish: Wish, kind: int, budget: int) -> list[bytes] | None:
-    """The names in line that match, as they are stored. None: too many of them begin like the pattern."""
+    """Look at the heads of so many lines. None: more names than that begin like the pattern."""
     pattern = wish.names[0]
     beyond = first_beyond(wish.prefix)
-    names: list[bytes] = []
+    names: list[bytes] = []  # as they are stored
     found = tx.first("next_name", kind, wish.prefix, beyond, pattern)
     for _ in range(budget):
         if found is None:
-            return names
+            return _by_names(tx, wish, kind, names, count)
         name, matches = found
         if matches:
             names.append(name)
