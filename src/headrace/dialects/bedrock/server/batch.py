@@ -7,14 +7,13 @@ answered before the commit: an answer that a client has seen survives kill -9.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 import apsw
 
 from headrace.dialects.bedrock.server.connection import Connection
 from headrace.dialects.bedrock.server.statements import SQL
-from headrace.dialects.bedrock.server.take import HandOut
 from headrace.dialects.bedrock.server.transaction import Transaction
 from headrace.dialects.bedrock.wire import Refused, compose
 
@@ -106,9 +105,6 @@ class Batch:
             connection.closing = True
             self._last_answers.add(connection)
 
-    def hand_out(self, connection: Connection, found: HandOut) -> None:
-        self._handed_out.setdefault(connection, []).extend(found.ids)
-
     def reply(
         self, connection: Connection, status: str, headers: Headers = (), body: str = "", *, last: bool = False
     ) -> None:
@@ -119,7 +115,10 @@ class Batch:
     def refuse(self, connection: Connection, refused: Refused, *, last: bool = False) -> None:
         self.reply(connection, refused.status, refused.headers, last=last)
 
-    def succeed(self, connection: Connection, body: str = "", *, last: bool = False) -> None:
+    def succeed(self, connection: Connection, body: str = "", ids: Sequence[int] = (), *, last: bool = False) -> None:
+        """`ids`: of the jobs that this hands out."""
+        if ids:
+            self._handed_out.setdefault(connection, []).extend(ids)
         if last:
             self.reply(connection, "200 OK", (), body, last=True)
             return

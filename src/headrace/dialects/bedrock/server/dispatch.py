@@ -54,6 +54,7 @@ STOPPING = "503 Stopping"
 def execute(server: Server, batch: Batch, connection: Connection | None, request: Request) -> None:
     """Execute a request, and answer it if it has a connection."""
     last = False
+    ids: list[int] = []
     try:
         manner = request.get("connection").lower() if "connection" in request.headers else ""
         last = manner == "close"
@@ -64,15 +65,19 @@ def execute(server: Server, batch: Batch, connection: Connection | None, request
         _check_time(server, request)
         command = COMMANDS.get(request.verb)
         if command is not None:
-            found: HandOut | None = None
             body = batch.run(lambda tx: command(tx, request)) or ""
         elif request.verb in ("getjob", "getjobs"):
             found = _get(server, batch, connection, request, manner)
             if found is None:
                 return
-            body = found.body
+            body, ids = found
+        elif request.verb == "query" or request.line[:6].lower() == "query:":
+            _query(server, batch, connection, request, last)
+            return
         else:
-            _other(server, batch, connection, request, last)
+            status, body = _control(server, connection, request)
+            if connection is not None:
+                batch.reply(connection, status, (), body, last=last)
             return
     except Refused as refused:
         if connection is not None:
@@ -88,11 +93,9 @@ def execute(server: Server, batch: Batch, connection: Connection | None, request
             batch.refuse(connection, Refused("500 Unhandled Exception"), last=last)
         return
     if connection is not None:
-        if found is not None:
-            batch.hand_out(connection, found)
-        batch.succeed(connection, body, last=last)
-    elif found is not None:
-        server.put_back(found.ids)
+        batch.succeed(connection, body, ids, last=last)
+    elif ids:
+        server.put_back(ids)
 
 
 def _is_for_later(server: Server, batch: Batch, connection: Connection, request: Request, manner: str) -> bool:
@@ -135,15 +138,6 @@ def _get(server: Server, batch: Batch, connection: Connection | None, request: R
     deadline = None if timeout is None else request.arrived + timeout / 1000
     server.waits.hold(batch, Waiter(connection, wanted, deadline))
     return None
-
-
-def _other(server: Server, batch: Batch, connection: Connection | None, request: Request, last: bool) -> None:
-    if request.verb == "query" or request.line[:6].lower() == "query:":
-        _query(server, batch, connection, request, last)
-        return
-    status, body = _control(server, connection, request)
-    if connection is not None:
-        batch.reply(connection, status, (), body, last=last)
 
 
 def _control(server: Server, connection: Connection | None, request: Request) -> tuple[str, str]:

@@ -194,8 +194,7 @@ class Waits:
         connection = waiter.connection
         connection.waiter = None
         if isinstance(answer, HandOut):
-            batch.hand_out(connection, answer)
-            batch.succeed(connection, answer.body)
+            batch.succeed(connection, answer.body, answer.ids)
         else:
             batch.refuse(connection, answer, last=last)
         self._server.wake(connection)
