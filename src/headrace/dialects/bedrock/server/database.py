@@ -10,7 +10,7 @@ import apsw
 
 from headrace.dialects.bedrock.server.statements import SQL
 from headrace.errors import SchemaTooNew, StoreBusy, StoreCorrupt, StoreReadOnly, StoreUnavailable
-from headrace.store.sqlite.opening import NOT_OURS, check_file_system, set_journal
+from headrace.store.sqlite.opening import NOT_OURS, check_file_system, number, set_journal
 
 APPLICATION_ID = 0x68_72_62_6A  # "hrbj": what tells this file from a native store's
 SCHEMA_VERSION = 1
@@ -25,11 +25,10 @@ class Database:
         try:
             self.connection = self._connect(full_sync)
             _prepare(self.connection)
-        except apsw.Error as error:
+        except BaseException as error:
             self._unlock()
-            raise _explain(path, error) from error
-        except BaseException:
-            self._unlock()
+            if isinstance(error, apsw.Error):
+                raise _explain(path, error) from error
             raise
 
     def _connect(self, full_sync: bool) -> apsw.Connection:
@@ -77,12 +76,11 @@ def _keep_others_out(path: Path) -> int:
 def _prepare(connection: apsw.Connection) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
-        (version,) = connection.execute("PRAGMA user_version").fetchall()[0]
-        (application,) = connection.execute("PRAGMA application_id").fetchall()[0]
+        version = number(connection, "PRAGMA user_version")
+        application = number(connection, "PRAGMA application_id")
         tables = connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()
         if application != APPLICATION_ID and (version or tables):
             raise StoreCorrupt(NOT_OURS.format(connection.filename))
-        assert isinstance(version, int)
         if version > SCHEMA_VERSION:
             raise SchemaTooNew.in_database(connection.filename, version, SCHEMA_VERSION)
         if version == 0:

@@ -170,7 +170,9 @@ class Server:
         batch = Batch(self)
         worked: dict[Connection, bool] = {}
         try:
-            self._put_back_undelivered(batch)
+            if self._to_put_back:
+                undelivered, self._to_put_back = self._to_put_back, []
+                batch.run(lambda tx: put_back(tx, undelivered))
             while self._detached:
                 execute(self, batch, None, self._detached.popleft())
             budget = LARGEST_BATCH
@@ -225,11 +227,6 @@ class Server:
             batch.refuse(connection, TOO_MUCH, last=True)
             connection.forget()
         batch.finish()
-
-    def _put_back_undelivered(self, batch: Batch) -> None:
-        if self._to_put_back:
-            ids, self._to_put_back = self._to_put_back, []
-            batch.run(lambda tx: put_back(tx, ids))
 
     # -- commands without a listener --
 
