@@ -114,10 +114,9 @@ class Reader:
     def read(self, query: Query) -> str:
         """The answer's body. Raises `Refused`, or `Written` if there is anything in it but reading."""
         self._wants_to_write = False
-        table = _Table(query.format, self._most_rows)
         with _watched(self._connection, query):
             try:
-                table.fill(self._connection, query.sql)
+                return _read_rows(self._connection, query, self._most_rows)
             except apsw.ReadOnlyError:
                 raise Written from None
             except apsw.InterruptError:
@@ -128,7 +127,6 @@ class Reader:
                 raise Refused("402 Bad query", ("error", str(error))) from None
             except UnicodeError:
                 raise Refused("402 Bad query", ("error", "a value is not UTF-8: ask for its hex()")) from None
-        return table.body()
 
     def close(self) -> None:
         self._connection.close()
@@ -205,47 +203,36 @@ def _late(query: Query) -> Refused:
     return Refused("402 Bad query", ("error", "it takes too much memory"))
 
 
-class _Table:
+def _read_rows(connection: apsw.Connection, query: Query, most_rows: int) -> str:
     """The rows of a query, as JSON."""
+    names: list[str] = []
+    rows: list[str] = []
+    size = 0
 
-    def __init__(self, form: str, most_rows: int) -> None:
-        self._form = form
-        self._most_rows = most_rows
-        self._rows: list[str] = []
-        self._size = 0
-        self._names: list[str] = []
-
-    def fill(self, connection: apsw.Connection, sql: str) -> None:
-        cursor = connection.cursor()
+    def begin(cursor: apsw.Cursor, *_: Any) -> bool:
         # Called before each statement: the names of columns can be had even when no row follows.
-        cursor.exec_trace = self._begin
-        try:
-            for row in cursor.execute(sql, can_cache=False):
-                self._add(row)
-        finally:
-            cursor.close()
-
-    def _begin(self, cursor: apsw.Cursor, *_: Any) -> bool:
-        names = [render_text(column[0]) for column in cursor.get_description()]
-        self._names = names or self._names
+        names[:] = [render_text(column[0]) for column in cursor.get_description()] or names
         return True
 
-    def _add(self, row: tuple[Any, ...]) -> None:
-        values = map(render, row)
-        if self._form == "objects":
-            text = "{" + ",".join([f"{name}:{value}" for name, value in zip(self._names, values, strict=True)]) + "}"
-        else:
-            text = "[" + ",".join(values) + "]"
-        self._rows.append(text)
-        self._size += len(text)
-        if len(self._rows) > self._most_rows:
-            raise Refused("402 Bad query", ("error", f"more than {self._most_rows} rows: add a LIMIT"))
-        if self._size > LONGEST_ANSWER:
-            raise Refused("402 Bad query", ("error", "the answer is too long: ask for less"))
-
-    def body(self) -> str:
-        rows = f"[{','.join(self._rows)}]"
-        return f'{{"headers":[{",".join(self._names)}],"rows":{rows}}}' if self._form == "table" else rows
+    cursor = connection.cursor()
+    cursor.exec_trace = begin
+    try:
+        for row in cursor.execute(query.sql, can_cache=False):
+            values = map(render, row)
+            if query.format == "objects":
+                text = "{" + ",".join([f"{name}:{value}" for name, value in zip(names, values, strict=True)]) + "}"
+            else:
+                text = "[" + ",".join(values) + "]"
+            rows.append(text)
+            size += len(text)
+            if len(rows) > most_rows:
+                raise Refused("402 Bad query", ("error", f"more than {most_rows} rows: add a LIMIT"))
+            if size > LONGEST_ANSWER:
+                raise Refused("402 Bad query", ("error", "the answer is too long: ask for less"))
+    finally:
+        cursor.close()
+    listed = f"[{','.join(rows)}]"
+    return f'{{"headers":[{",".join(names)}],"rows":{listed}}}' if query.format == "table" else listed
 
 
 class Queries:
