@@ -133,19 +133,15 @@ class Batch:
     def finish(self) -> None:
         """Commit, then answer. If the commit fails nothing has happened, and all answers say so."""
         try:
-            self._commit()
-        except (apsw.Error, Broken) as error:
+            if self._transaction is not None:
+                if self.commits != self._server.commit_count:
+                    self._connection.execute(SQL["save_commit_count"], (self.commits,))
+                self._connection.execute("COMMIT")
+        except apsw.Error as error:
             self.give_up(error)
             return
         self._server.commit_count = self.commits
         self._send()
-
-    def _commit(self) -> None:
-        if self._transaction is None:
-            return
-        if self.commits != self._server.commit_count:
-            self._connection.execute(SQL["save_commit_count"], (self.commits,))
-        self._connection.execute("COMMIT")
 
     def give_up(self, error: Exception) -> None:
         """Nothing of this batch has happened: say so instead of what would have been said."""
