@@ -71,13 +71,13 @@ def _create(tx: Transaction, wanted: Request) -> int:
     parent = _check_parent(tx, parent_id) if parent_id else None
     text, mocked = _of_its_kind(tx, data or "{}", wanted, parent)
 
-    twin = _find_twin(tx, name, mocked) if wanted.get("unique") == "true" else None
+    twin = tx.first("by_name", name, int(mocked)) if wanted.get("unique") == "true" else None
     if twin is not None:
         job_id, twin_parent, twin_data = twin
         if twin_parent and twin_parent != parent_id:
             raise Refused("404 Trying to create a child that already exists, but it is tied to a different parent")
-        if twin_data == text:
-            return job_id
+        if read_text(twin_data) == text:
+            return int(job_id)
     repeat = wanted.parsed("repeat", parse_repeat)
     if priority is None:
         priority = wanted.priority(DEFAULT_PRIORITY, "priority")
@@ -92,7 +92,7 @@ def _create(tx: Transaction, wanted: Request) -> int:
     if twin is not None:
         if wanted.get("overwrite") in ("", "true"):
             tx.run("merge", twin[0], repeat, priority, text)
-        return twin[0]
+        return int(twin[0])
     state = _first_state(tx, parent, key)
     next_run = wanted.get("firstrun") or tx.now
     values = (tx.now_seconds, state, name, next_run, repeat, text, priority, parent_id, retry_after, key)
@@ -122,15 +122,6 @@ def _of_its_kind(tx: Transaction, data: str, wanted: Request, parent: Row | None
     elif has_mark and not mocked:
         data = tx.value("unmock", data)
     return data, mocked
-
-
-def _find_twin(tx: Transaction, name: str, mocked: bool) -> tuple[int, int, str] | None:
-    """The oldest job of the same name and kind, in whatever state."""
-    found = tx.first("by_name", name, int(mocked))
-    if found is None:
-        return None
-    job_id, parent_id, data = found
-    return job_id, parent_id, read_text(data)
 
 
 def _first_state(tx: Transaction, parent: Row | None, key: str) -> str:
