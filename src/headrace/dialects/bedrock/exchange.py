@@ -155,7 +155,11 @@ class Exchanges:
             return [commands.fail_job(job_id)]
         if outcome.kind is Kind.WAITING:
             return [self._wait(hold, outcome)]
-        delay, moment = self._when(outcome)
+        now = self._clock.now()
+        at = now + outcome.delay if outcome.at is None else outcome.at
+        # A moment on our clock, as RetryJob's own delay counts in whole seconds. No delay needs no clock.
+        soon = outcome.at is None and not outcome.delay
+        delay, moment = (0, None) if soon else (None, write_moment(at))
         if outcome.kind is Kind.MOVED:
             queue, task = mapping.read_name(str(hold.found.name), self._tasks())
             name = mapping.wire_name(outcome.queue or queue, outcome.task or task)
@@ -169,10 +173,8 @@ class Exchanges:
             return [commands.retry_job(job_id, delay=delay, next_run=moment, data=data, ignore_repeat=True)]
         # RetryJob forgets the tries: they are put back, or a task's retries would never come to an end. Until then the
         # job must not be due; should this process die in between, it is a little late.
-        now = self._clock.now()
-        later = write_moment(max(now + outcome.delay if outcome.at is None else outcome.at, now) + BETWEEN)
         return [
-            commands.retry_job(job_id, next_run=later, ignore_repeat=True),
+            commands.retry_job(job_id, next_run=write_moment(max(at, now) + BETWEEN), ignore_repeat=True),
             commands.update_job(job_id, data, next_run=moment or str(hold.found.created)),
         ]
 
@@ -183,12 +185,6 @@ class Exchanges:
             log.error("job %s failed: %s", job_id, ONLY_CHILDREN)
             return commands.fail_job(job_id)
         return commands.finish_job(job_id, mapping.merge_data(hold.data, hold.said, outcome.data))
-
-    def _when(self, outcome: Outcome) -> tuple[int | None, str | None]:
-        """No delay, which needs no clock, or a moment on ours: RetryJob's own delay counts in whole seconds."""
-        if outcome.at is None and not outcome.delay:
-            return 0, None
-        return None, write_moment(self._clock.now() + outcome.delay if outcome.at is None else outcome.at)
 
     def _give_back(self, ids: Sequence[int]) -> None:
         if ids:
