@@ -12,8 +12,7 @@ import time
 from contextlib import suppress
 
 from headrace.dialects.base import BlockingWaiter
-from headrace.dialects.bedrock.client.client import Client
-from headrace.dialects.bedrock.client.hosts import NotSent
+from headrace.dialects.bedrock.client.client import Client, NotSent
 from headrace.dialects.bedrock.client.replies import BedrockError, ReplyReader, WaitTimeout
 from headrace.dialects.bedrock.exchange import get_found
 from headrace.dialects.bedrock.sessions import Session
@@ -46,7 +45,7 @@ class GetJobsWaiter(BlockingWaiter):
                 return True
         pause = None
         asks = timeout != 0 and self._session.room and self._socket is None
-        if asks and (self._resting() or not self._ask()):
+        if asks and (time.monotonic() < self._rest_until or not self._ask()):
             pause = PAUSE if timeout is None else min(timeout, PAUSE)
         listening = [self._pokes.reader]
         if self._socket is not None:
@@ -100,9 +99,6 @@ class GetJobsWaiter(BlockingWaiter):
             self._rest_until = time.monotonic() + PAUSE  # a server that does not wait says 404 at once
             return False
         return True
-
-    def _resting(self) -> bool:
-        return time.monotonic() < self._rest_until
 
     def _withdraw(self) -> None:
         """Take the request back, and keep the jobs that were handed out meanwhile."""
