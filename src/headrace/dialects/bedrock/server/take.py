@@ -27,6 +27,7 @@ from headrace.dialects.bedrock.server.values import (
 )
 from headrace.dialects.bedrock.times import next_run, shift
 from headrace.dialects.bedrock.wire import MOST_TRIES, Refused
+from headrace.values.glob import literal_part
 
 LONGEST_PATTERN = 12_750
 MOST_JOBS = 10_000
@@ -46,7 +47,7 @@ class Wish:
 
     def __init__(self, name: str, priority: int | None = None, *, mocked: bool = False) -> None:
         entries = read_list(name)
-        self.prefix = literal_prefix(name)
+        self.prefix = literal_part(name)
         self.exact = len(entries) > 1 or self.prefix == name
         self.names: tuple[str, ...] = tuple(dict.fromkeys(entries)) if len(entries) > 1 else (name,)
         self.priority = priority
@@ -156,15 +157,6 @@ def _start(tx: Transaction, row: Row) -> None:
     if not row.name.startswith("manual"):
         scheduled = row.repeat[:9].upper() == "SCHEDULED"
         tx.run("count_try", row.job_id, _tries(row) + 1, row.next_run if scheduled else None)
-
-
-def literal_prefix(pattern: str) -> str:
-    """What every name begins with that matches a GLOB pattern.
-
-    >>> literal_prefix("mail/*"), literal_prefix("mail"), literal_prefix("[ab]*")
-    ('mail/', 'mail', '')
-    """
-    return "".join(itertools.takewhile(lambda character: character not in "*?[", pattern))
 
 
 def first_beyond(prefix: str) -> str | bytes:
