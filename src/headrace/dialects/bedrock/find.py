@@ -19,7 +19,7 @@ from headrace.dialects.bedrock.mapping import (
     read_state,
     split_data,
 )
-from headrace.dialects.bedrock.schedules import name_of
+from headrace.dialects.bedrock.schedules import kept_in
 from headrace.dialects.bedrock.times import write_moment
 from headrace.dialects.bedrock.wire import DEFAULT_PRIORITY
 from headrace.records import Counts, Filter, HistoryRecord, Page, Snapshot, State
@@ -160,7 +160,7 @@ def _snapshot(row: Sequence[Any], tasks: Tasks, now: int) -> Snapshot:
         attempts=tries,
         token=tries,
         data=rest,
-        schedule=name_of(data, job_id) if repeat else None,
+        schedule=kept_in(data, job_id).name if repeat else None,
         tick=milliseconds_of(next_run) if repeat else None,
     )
 

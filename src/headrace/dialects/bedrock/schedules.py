@@ -7,7 +7,7 @@ changes to a schedule at the same moment the later one counts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -150,16 +150,13 @@ def _all(store: BedrockStore) -> list[Found]:
     return [_found(row, store.tasks) for row in rows]
 
 
-def _kept(parts: Mapping[str, Any], job_id: int) -> Kept:
+def kept_in(data: Any, job_id: int) -> Kept:
+    """What a repeating job says of the schedule that it is."""
+    kept = data.get(mapping.SCHEDULE) if isinstance(data, dict) else None
     try:
-        return _decode_kept(msgspec.json.encode(parts.get(mapping.SCHEDULE)))
+        return _decode_kept(msgspec.json.encode(kept))
     except msgspec.ValidationError:
         return Kept(str(job_id))
-
-
-def name_of(data: Any, job_id: int) -> str:
-    """The name of the schedule that a repeating job is."""
-    return _kept(data if isinstance(data, dict) else {}, job_id).name
 
 
 def _found(row: Sequence[Any], tasks: mapping.Tasks) -> Found:
@@ -168,7 +165,7 @@ def _found(row: Sequence[Any], tasks: mapping.Tasks) -> Found:
     text = msgspec.json.encode(data)
     body, _, _ = mapping.split_data(text, tasks.get(task))
     parts = data if isinstance(data, dict) else {}
-    kept = _kept(parts, job_id)
+    kept = kept_in(data, job_id)
     try:
         rule = str(parse_repeat(str(repeat)))
     except ScheduleError:
