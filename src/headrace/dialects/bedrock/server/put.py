@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from headrace.dialects.bedrock.server.requests import Request
@@ -51,8 +49,7 @@ def _as_text(name: str, raw: msgspec.Raw) -> str | None:
     """A JSON value as a header would carry it. null is as good as absent."""
     text = bytes(raw).decode().strip()
     if text.startswith('"'):
-        value: Any = msgspec.json.decode(text)
-        return str(value)
+        return str(msgspec.json.decode(text))
     if text == "null":
         return None
     if name.lower() == "data" and text.startswith("[") and not msgspec.json.decode(text):

@@ -95,8 +95,7 @@ def _pause(tx: Transaction, row: Row, data: str) -> None:
     if row.last_run is None:
         raise Refused(IMPOSSIBLE_TIME)
     tx.run("pause", row.job_id, data)
-    for _, name in tx.rows("paused_children", row.job_id):
-        tx.runnable.append(read_text(name))
+    tx.runnable += [read_text(name) for _, name in tx.rows("paused_children", row.job_id)]
     tx.run("release_children", row.job_id)
 
 

@@ -18,8 +18,6 @@ Answer: TypeAlias = str
 
 RUNNING_STATES = ("RUNNING", "RUNQUEUED")
 PENDING_STATES = frozenset({"QUEUED", "RUNQUEUED", "RUNNING", "PAUSED"})
-
-
 MOST_REMEMBERED = 10_000
 
 
@@ -86,7 +84,7 @@ class Transaction:
         self.blacklist = blacklist
         """Patterns of job names that are to be failed instead of handed out."""
         self.by_names = set() if by_names is None else by_names
-        """Patterns, and kinds of jobs, that were found name by name the last time: see `line.py`."""
+        """Patterns, and kinds of jobs, that were found name by name the last time: see `take.py`."""
         self.runnable: list[str] = []
         """Names of which there may be a job to run now: their waiters should try."""
         self.woken = False
