@@ -141,27 +141,20 @@ class Waiters:
     def all_wishes(self) -> set[Wish]:
         return set(self._lines)
 
-    def serve(self, wishes: Iterable[Wish], attempt: Callable[[Waiter], bool]) -> list[Waiter]:
+    def serve(self, wishes: Iterable[Wish], attempt: Callable[[Waiter], bool]) -> None:
         """Let waiters with these wishes try, first come first, until there is nothing more for any of them.
 
-        Returns the ones whose clients have gone, removed. A wish that could not be fulfilled for one waiter
-        cannot be for the others of its line.
+        A wish that could not be fulfilled for one waiter cannot be for the others of its line.
         """
-        gone = []
         order = [(next(iter(self._lines[wish])), wish) for wish in wishes if wish in self._lines]
         heapq.heapify(order)
         while order:
             number, wish = heapq.heappop(order)
             waiter = self._lines[wish][number]
-            if waiter.connection.is_gone():
-                gone.append(waiter)
-            elif not attempt(waiter):
-                continue
-            self.remove(waiter)
-            line = self._lines.get(wish)
-            if line:
-                heapq.heappush(order, (next(iter(line)), wish))
-        return gone
+            if attempt(waiter):
+                self.remove(waiter)
+                if line := self._lines.get(wish):
+                    heapq.heappush(order, (next(iter(line)), wish))
 
 
 class Waits:
@@ -216,10 +209,13 @@ class Waits:
             tx.runnable, tx.woken = [], False
             if self._waiters:
                 wishes = self._waiters.all_wishes() if woken else self._waiters.wishes_for(names, tx.matches)
-                for gone in self._waiters.serve(wishes, lambda waiter: self._try(batch, waiter)):
-                    gone.connection.waiter = None
+                self._waiters.serve(wishes, lambda waiter: self._try(batch, waiter))
 
     def _try(self, batch: Batch, waiter: Waiter) -> bool:
+        """Take jobs for a waiter; False if there are none for it. One whose client has gone waits no longer."""
+        if waiter.connection.is_gone():
+            waiter.connection.waiter = None
+            return True
         try:
             found = batch.run(lambda tx: get_jobs(tx, waiter.wanted))
         except Refused as refused:
