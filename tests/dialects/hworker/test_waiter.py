@@ -14,6 +14,7 @@ import pytest
 from headrace.dialects.hworker.driver import HworkerDriver, Keys
 from headrace.dialects.hworker.waiter import BLOCK_SECONDS, ListWaiter
 from headrace.store.redis.addresses import parse
+from headrace.store.wakeup import readable
 from processes import eventually
 from store.redis.servers import Server
 
@@ -171,6 +172,21 @@ def test_a_broken_connection_is_news_soon_and_then_it_listens_again(waiter: List
     again = Waiting(waiter, queue)
     queue.push(b"a")
     assert again.join() is True
+
+
+def test_when_the_servers_wait_is_over_it_asks_again(
+    driver: HworkerDriver, queue: Queue, room: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At once: what is pushed before it does would be heard only after its own time-out."""
+    monkeypatch.setattr("headrace.dialects.hworker.waiter.BLOCK_SECONDS", 1)
+    with closing(ListWaiter(driver, [queue.name], room)) as waiter:
+        (line,) = waiter._lines
+        assert not line.heard(driver)
+        assert readable(waiter._descriptors(), 10.0), "the server has answered that there is nothing"
+        assert not line.heard(driver)
+        assert line.asked is not None
+        queue.push(b"a")
+        assert waiter.wait(10.0) is True
 
 
 def test_where_blocking_is_forbidden_it_has_a_look_now_and_then(server: Server, queue: Queue, room: Room) -> None:

@@ -47,7 +47,7 @@ class _Line:
             return False
         answer = self.connection.read_response()
         self.asked = None
-        return answer is not None
+        return answer is not None or self.heard(driver)  # the server's wait is over: ask again, or nothing is heard
 
     def hang_up(self) -> None:
         self.asked = None
