@@ -89,17 +89,23 @@ def make_settings(
     )
 
 
+def _seconds(milliseconds: int) -> str:
+    return f"{milliseconds / 1000:.3f}".rstrip("0").rstrip(".") + "s"
+
+
 def url_of(redis: str, settings: Settings) -> str:
     """The store URL that says all of this.
 
     >>> url_of("redis://127.0.0.1:6379/", Settings(schedule="app-tasks", lease=30_000))
     'workkit+redis://127.0.0.1:6379/?schedule=app-tasks&lease=30s'
+    >>> url_of("redis://127.0.0.1:6379/", Settings(schedule="app-tasks", repair_after=1_209_600_001))
+    'workkit+redis://127.0.0.1:6379/?schedule=app-tasks&repair_after=1209600.001s'
     """
     options = {"schedule": settings.schedule}
     if settings.lease != 60_000:
-        options["lease"] = f"{settings.lease / 1000:g}s"
+        options["lease"] = _seconds(settings.lease)
     if settings.repair_after is not None:
-        options["repair_after"] = f"{settings.repair_after / 1000:g}s"
+        options["repair_after"] = _seconds(settings.repair_after)
     if settings.modules:
         options["modules"] = ",".join(settings.modules)
     if settings.cron_order != PUBLISHED:
