@@ -47,7 +47,7 @@ def test_orphans_are_reported_once_and_left_alone(
     sweep_for(store, clock, 118)
     assert caplog.text == ""
     assert sweep_for(store, clock, 120) == 0
-    assert caplog.text.count(f"job {identity} (#'a/run) has had no entry for") == 1
+    assert caplog.text.count(f'job {identity} ("#\'a/run") has had no entry for') == 1
     assert "repair_after" in caplog.text
     assert scene.next == {}
     assert any("1 jobs" in sentence for sentence in store.advice())

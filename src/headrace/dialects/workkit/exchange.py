@@ -27,7 +27,7 @@ from headrace.records import (
 from headrace.schedule import ScheduleError
 from headrace.store.contract import Reported
 
-from .payload import by_name, read_payload
+from .payload import by_name, read_payload, shown, shown_id
 from .schedules import recurs
 from .sessions import Fence, Hold, Session, reference
 from .times import next_time, read_cron
@@ -48,7 +48,6 @@ COUNTED = 10_000
 """Jobs whose attempts or crashes this process remembers, as the wire can't."""
 LATELY, MOST = 300_000, 1_000
 """For how many milliseconds a job that is left for others is remembered, and how many jobs are."""
-LONGEST_SHOWN = 200
 
 
 class Lately:
@@ -116,7 +115,7 @@ class Exchanges:
             for place, answer in zip(asked, reply.answers, strict=False):
                 verdicts[place] = self._settled(session, outcomes[place], answer)
             for identity, job in reply.passed:
-                self._leave(identity, f"{_shown(job)} is not known here" if job else "it is not a job that can be read")
+                self._leave(identity, f"{shown(job)} is not known here" if job else "it is not a job that can be read")
             fresh, unusable = self._accept(session, reply.claims, reply.token, queue or "")
             leases += fresh
             # What turned out to be unusable goes back with the next call, which looks for something in its place.
@@ -264,7 +263,7 @@ class Exchanges:
                     raise ScheduleError("its payload is not a job, or its id is not text")
                 job, arguments = payload.call
                 if (name := self._store.handlers.find(job)) is None:
-                    raise ScheduleError(f"{_shown(payload.job)} is not known here")
+                    raise ScheduleError(f"{shown(payload.job)} is not known here")
                 cron = read_cron(payload.cron, self._store.settings.cron_order)
             except ScheduleError as error:
                 self._leave(claim.id, str(error))
@@ -300,14 +299,9 @@ class Exchanges:
     def _leave(self, identity: str, reason: str) -> None:
         """Tell operators, once in a while, of a due job that is left for others."""
         if self._reported.add(identity):
-            name = identity if identity.isalnum() else _shown(identity)
-            log.warning("schedule %s: job %s is left for others: %s", self._store.settings.schedule, name, reason)
+            schedule, name = self._store.settings.schedule, shown_id(identity)
+            log.warning("schedule %s: job %s is left for others: %s", schedule, name, reason)
 
 
 def _undo(fence: Fence, *, insist: bool = False) -> Settlement:
     return Settlement(fence.member, fence.id, fence.token, fence.due, insist)
-
-
-def _shown(text: str) -> str:
-    """What others wrote, so that it can't disturb a terminal or fill a disk."""
-    return repr(text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…")

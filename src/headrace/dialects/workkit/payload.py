@@ -18,6 +18,8 @@ from headrace.task import Task
 
 from .literals import called
 
+LONGEST_SHOWN = 200
+
 
 class Payload(Struct, frozen=True):
     """A job as its text says. Arguments stay as they were written: whoever runs the job knows their types."""
@@ -121,3 +123,12 @@ def by_position(task: Task[Any, Any] | None, body: bytes) -> list[Any]:
 def by_name(task: Task[Any, Any] | None, args: list[bytes]) -> bytes:
     """From `args`, each as JSON, to a body."""
     return b"[%s]" % b",".join(args) if task is None else positions_of(task).body(args)
+
+
+def shown(text: str) -> str:
+    """What others wrote, so that it can't disturb a terminal or fill a disk."""
+    return repr(text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…")
+
+
+def shown_id(identity: str) -> str:
+    return identity if identity.isalnum() and len(identity) <= LONGEST_SHOWN else shown(identity)

@@ -13,7 +13,7 @@ from headrace.dialects.on_redis import Stepwise
 from headrace.schedule import ScheduleError
 
 from .address import Settings
-from .payload import read_payload
+from .payload import read_payload, shown, shown_id
 from .times import Timekeeper, next_time, read_cron
 from .wire import Wire
 
@@ -85,8 +85,8 @@ class Orphanage:
                 log.warning(
                     "schedule %s: job %s (%s) has had no entry for %d s: who had it out has died, or runs it still.%s",
                     self._settings.schedule,
-                    name,
-                    payload.job if payload else "unreadable",
+                    shown_id(name),
+                    shown(payload.job) if payload else "unreadable",
                     (now - since) // 1000,
                     "" if repairs else " With repair_after=... headrace gives it one.",
                 )
@@ -106,7 +106,6 @@ class Orphanage:
         for (name, _), done in zip(entries, repaired, strict=True):
             self._since.pop(name, None)
             if done:
-                log.warning(
-                    "schedule %s: job %s had lost its entry and is scheduled again", self._settings.schedule, name
-                )
+                schedule = self._settings.schedule
+                log.warning("schedule %s: job %s had lost its entry and is scheduled again", schedule, shown_id(name))
         return sum(repaired)
