@@ -416,7 +416,7 @@ def test_a_key_of_another_type_is_named_and_nothing_is_written(
     from headrace.records import NewJob
 
     store = make_store()
-    with pytest.raises(StoreCorrupt, match=f"{wrong} is a string, not a"):
+    with pytest.raises(StoreCorrupt, match=f"{wrong} is a string, not a .* Use another namespace or name"):
         store.run(store.put([NewJob(id="x", task="a/run", body=b"[]")]))
     assert scene.keys == {wrong}
 

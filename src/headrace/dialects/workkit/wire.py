@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import IntEnum
 from itertools import chain
 from typing import Any, NamedTuple, TypeVar
 
-from redis.exceptions import RedisError
-
 from headrace.dialects.on_redis import DialectDriver
-from headrace.errors import StoreCorrupt
 from headrace.store.redis.operation import Reply, Script
 from headrace.store.redis.scripts import Scripts
 
@@ -33,12 +29,8 @@ class ScheduleDriver(DialectDriver):
     # A renewal is no read, but its repeat is recognised: it may be sent again.
     READS = frozenset({"counts", "get", "look", "orphans", "page", "recurring", "renew", "strangers"})
 
-    def _wrong_type(self) -> StoreCorrupt:
-        found = None
-        with suppress(RedisError):
-            found = next(filter(None, map(self._misfit, self.keys.known)), None)
-        where = found or f"One of the keys {' and '.join(self.keys.known)} has a type that is not a schedule's"
-        return StoreCorrupt(f"{where}. Nothing was written. Use another schedule name.")
+    def _suspects(self) -> Iterator[str]:
+        yield from self.keys.known
 
 
 class Answer(IntEnum):

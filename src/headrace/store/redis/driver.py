@@ -340,7 +340,7 @@ class Driver:
         with suppress(wire.RedisError):
             found = next(filter(None, map(self._misfit, self._suspects())), None)
         where = found or f"One of the keys {self.keys.prefix}* has a type that is not ours"
-        return StoreCorrupt(f"{where}. Nothing was written. Use another namespace (?ns=...).")
+        return StoreCorrupt(f"{where}. {troubles.ELSEWHERE}")
 
     def _suspects(self) -> Iterator[str]:
         yield from self.keys.known

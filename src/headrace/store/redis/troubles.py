@@ -60,6 +60,10 @@ class UnknownList(StoreCorrupt):
         super().__init__(f"The list of queues {token} could not be kept.")
 
 
+ELSEWHERE = "Nothing was written. Use another namespace or name, or another database."
+"""Others use our keys."""
+
+
 class Trouble(NamedTuple):
     """An error as users see it."""
 
@@ -101,7 +105,7 @@ def of_script(text: str) -> HeadraceError | None:
         case "DAMAGED":
             return DamagedJob(text)
         case _:
-            return StoreCorrupt(f"{text}: damaged, or not ours. Nothing was written. Use another namespace (?ns=...).")
+            return StoreCorrupt(f"{text}: damaged, or not ours. {ELSEWHERE}")
 
 
 def may_not(where: str, commands: list[str]) -> StoreReadOnly:
