@@ -31,6 +31,7 @@ from headrace.errors import ConfigurationError, JobFailed, JobNotFound, StoreRea
 from headrace.store.redis.driver import Driver
 from headrace.store.redis.operation import Script, Steps
 from headrace.store.redis.troubles import BROKEN
+from headrace.store.redis.wakeup import PING_SECONDS
 from headrace.store.wakeup import areadable, readable
 
 PAUSES = (0.0, 0.05, 0.2, 1.0)
@@ -119,7 +120,7 @@ class Listener(Subscription):
         while not self._read():
             if (left := end - time.monotonic()) <= 0:
                 return None
-            readable(self.descriptors, None if left == inf else left)
+            readable(self.descriptors, min(left, PING_SECONDS))
         return self._events.popleft()
 
     async def anext(self, timeout: float | None) -> Event | None:
@@ -128,7 +129,7 @@ class Listener(Subscription):
         while not await asyncio.to_thread(self._read):
             if (left := end - time.monotonic()) <= 0:
                 return None
-            await areadable(self.descriptors, None if left == inf else left)
+            await areadable(self.descriptors, min(left, PING_SECONDS))
         return self._events.popleft()
 
     def _read(self) -> bool:
