@@ -56,6 +56,15 @@ def _length(value: Duration) -> timedelta:
     return parse_duration(value)
 
 
+def doubled(first: float, times: int, most: float) -> float:
+    """Seconds to pause: twice as long each time, up to a bound, however often that was.
+
+    >>> doubled(0.05, 3, most=2.0), doubled(0.05, 10_000, most=2.0)
+    (0.4, 2.0)
+    """
+    return min(first * 2.0 ** min(times, 60), most)
+
+
 def moment(value: Instant, zone: ZoneInfo, what: str, now: int) -> tuple[int | None, int | None]:
     """When something is to run: as an instant, or as a delay that the store's own clock will count.
 

@@ -18,6 +18,7 @@ from typing import TypeVar
 from headrace.errors import MaybeApplied, SessionGone, StoreUnavailable
 from headrace.records import ExchangeReply, Lease, Outcome, Ref, Renewal, Take, Token
 from headrace.store import Operation, Store
+from headrace.values.durations import doubled
 from headrace.values.glob import fits, is_glob
 from headrace.worker.ledger import Ledger
 from headrace.worker.memory import resident_memory
@@ -140,7 +141,7 @@ class Session:
             except (StoreUnavailable, MaybeApplied) as error:
                 if self.gone and not (self.parting and time.monotonic() < self.patient_until):
                     raise self.cut_off() from error
-                pause = min(0.05 * 2**attempt, 2.0) * random.uniform(0.5, 1.0)  # noqa: S311
+                pause = doubled(0.05, attempt, most=2.0) * random.uniform(0.5, 1.0)  # noqa: S311
                 log.warning("%s Trying again in %.2g s.", error, pause)
                 self.beat()
                 time.sleep(pause)

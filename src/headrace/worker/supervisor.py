@@ -30,6 +30,7 @@ from headrace.records import SessionInfo
 from headrace.store.contract import Custodian, Guard
 from headrace.store.settings import session_timeout
 from headrace.values.clock import SystemClock
+from headrace.values.durations import doubled
 from headrace.worker.child import Child
 from headrace.worker.custody import Custody
 from headrace.worker.identity import introduce, is_dead
@@ -321,7 +322,7 @@ class Supervisor:
         short = not (in_good_order or started) and (code == EXIT_BAD_APP or time.monotonic() - child.born < SHORT_LIFE)
         self._short_lives = self._short_lives + 1 if short else 0
         if self._short_lives > 1:
-            self._start_at = time.monotonic() + min(0.1 * 2**self._short_lives, 10.0)
+            self._start_at = time.monotonic() + doubled(0.1, self._short_lives, most=10.0)
 
     def _inherit(self, child: Child) -> None:
         """What a dead process held is its supervisor's to give back, where only the process knew of it."""

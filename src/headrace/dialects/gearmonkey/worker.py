@@ -24,6 +24,7 @@ from headrace.records import Charge, ExchangeReply, Kind, Lease, Outcome, Ref, R
 from headrace.store import Operation
 from headrace.values.clock import SystemClock
 from headrace.values.codec import describe_error, encode_error
+from headrace.values.durations import doubled
 from headrace.worker.identity import introduce
 
 log = logging.getLogger("headrace.gearmonkey")
@@ -236,7 +237,7 @@ class Loop:
                     return number, self._store.run(operation)
                 except (StoreUnavailable, MaybeApplied) as error:
                     log.warning("%s Trying again.", error)
-                    if self._over.wait(min(0.05 * 2**attempt, 2.0)):
+                    if self._over.wait(doubled(0.05, attempt, most=2.0)):
                         raise
         raise AssertionError("unreachable")
 

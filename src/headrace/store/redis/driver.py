@@ -34,6 +34,7 @@ from headrace.store.redis.troubles import (
     redirection,
 )
 from headrace.values.clock import Clock
+from headrace.values.durations import doubled
 
 T = TypeVar("T")
 
@@ -89,7 +90,7 @@ class Journey:
         patient = self.known and (time.monotonic() - self._began < self.PATIENCE or self._attempt == 1)
         unsure = self.unsure and not self._reads
         if trouble.passes and patient and (self._repeatable or not unsure):
-            return min(0.01 * 2.0**self._attempt, 0.5) * random.uniform(0.5, 1.0), trouble.hangs_up  # noqa: S311
+            return doubled(0.01, self._attempt, most=0.5) * random.uniform(0.5, 1.0), trouble.hangs_up  # noqa: S311
         if unsure and trouble.passes:
             raise MaybeApplied(
                 f"{self.where}: the connection broke before the answer came. It may or may not have been done."

@@ -30,6 +30,7 @@ from headrace.store.redis.driver import Driver
 from headrace.store.redis.operation import Script
 from headrace.store.redis.troubles import BROKEN, Replica
 from headrace.store.wakeup import Pokes, areadable
+from headrace.values.durations import doubled
 
 T = TypeVar("T")
 
@@ -201,7 +202,7 @@ class RedisWaiter:
         if self._may_not_subscribe:
             pass
         elif self._connection is None:
-            pause = min(pause, 0.05 * 2.0**self._failures, 2.0)
+            pause = min(pause, doubled(0.05, self._failures, most=2.0))
         else:
             pause = min(pause, self._tested + PING_SECONDS - now)
         return max(pause, 0.0)

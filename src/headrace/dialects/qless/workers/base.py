@@ -25,6 +25,7 @@ from headrace.dialects.qless.running import failed_by
 from headrace.dialects.qless.workers.reading import Unreadable, held_by, popped
 from headrace.errors import ConfigurationError, HeadraceError, StoreError
 from headrace.store.wakeup import Pokes, readable
+from headrace.values.durations import doubled
 
 log = logging.getLogger("headrace.qless.worker")
 
@@ -258,7 +259,7 @@ def back_off(failures: int) -> float:
     >>> [back_off(failures) for failures in (0, 1, 2, 5, 1_000)]
     [0.1, 0.2, 0.4, 3.2, 5.0]
     """
-    return min(0.1 * 2.0 ** min(failures, 10), 5.0)
+    return doubled(0.1, failures, most=5.0)
 
 
 def names_of(queues: Sequence[str | Queue]) -> list[str]:
