@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, Protocol, Self, TypeVar
 from weakref import WeakKeyDictionary
 
 from headrace.errors import Unsupported
@@ -174,6 +174,19 @@ def once_per_task(make: Callable[[Task[Any, Any]], T]) -> Callable[[Task[Any, An
         return found
 
     return of
+
+
+class Closing:
+    """What a `with` block closes at its end."""
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 class BlockingWaiter:

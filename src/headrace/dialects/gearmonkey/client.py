@@ -11,6 +11,7 @@ from datetime import datetime
 from math import inf
 from typing import Any, Literal, NamedTuple
 
+from headrace.dialects.base import Closing
 from headrace.dialects.gearmonkey import records
 from headrace.dialects.gearmonkey.driver import both, command
 from headrace.dialects.gearmonkey.protocol import (
@@ -147,7 +148,7 @@ class Listener(Subscription):
         return bool(self._events)
 
 
-class Client:
+class Client(Closing):
     """A GearMonkey client.
 
     >>> client = Client("gearmonkey+redis://localhost:6379/0")
@@ -166,12 +167,6 @@ class Client:
     def close(self) -> None:
         """Let go of all connections."""
         self.store.close()
-
-    def __enter__(self) -> Client:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def run(
         self,

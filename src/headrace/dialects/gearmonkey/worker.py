@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, TypeVar, overload
 
 from headrace import crashpoints
+from headrace.dialects.base import Closing
 from headrace.dialects.gearmonkey.mapping import UNTOLD
 from headrace.dialects.gearmonkey.protocol import check_function, output_of
 from headrace.dialects.gearmonkey.store import GearMonkeyStore
@@ -34,7 +35,7 @@ Working = Callable[[str], "str | bytes | None"]
 W = TypeVar("W", bound=Callable[..., Any])
 
 
-class Worker:
+class Worker(Closing):
     """A GearMonkey worker: one job at a time.
 
     `lease`: after how many seconds without a sign of life others take over its job. `strict`: exactly the published
@@ -63,12 +64,6 @@ class Worker:
         """Stop, and let go of all connections."""
         self.stop()
         self.store.close()
-
-    def __enter__(self) -> Worker:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     # -- the protocol's three --
 

@@ -16,6 +16,7 @@ from typing import Any, Generic, Literal, TypeVar, overload
 import msgspec
 from redis import exceptions as wire_errors
 
+from headrace.dialects.base import Closing
 from headrace.dialects.hworker import requests, wire
 from headrace.dialects.hworker.driver import HworkerDriver, Keys
 from headrace.dialects.hworker.hands import Failure, Hands, Result, Retry, Success
@@ -57,7 +58,7 @@ class _Ahead(deque[Record]):
     proven = 0
 
 
-class Hworker(Generic[S, J]):
+class Hworker(Closing, Generic[S, J]):
     """One queue as one program sees it. Made by `create`. All methods may be called from any thread."""
 
     def __init__(
@@ -276,12 +277,6 @@ class Hworker(Generic[S, J]):
         """Stop, and let go of all connections."""
         self.stop()
         self._driver.close()
-
-    def __enter__(self) -> Hworker[S, J]:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     # -- inside --
 

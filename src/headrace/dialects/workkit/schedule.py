@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from headrace.app import Headrace
+from headrace.dialects.base import Closing
 from headrace.errors import ConfigurationError, StoreUnavailable
 from headrace.locks import reentrant_lock
 from headrace.schedule import ScheduleError, cron7_of_phrase, says_recurring
@@ -76,7 +77,7 @@ def _any_arguments(*args: Any) -> None:
     """What is known of a job that only its name is known of."""
 
 
-class Schedule:
+class Schedule(Closing):
     """A named schedule. Made by `create`. Safe to use from many threads; several live side by side."""
 
     def __init__(self, store: WorkKitStore, threads: int = THREADS) -> None:
@@ -93,12 +94,6 @@ class Schedule:
 
     def __repr__(self) -> str:
         return f"<schedule {self.name}>"
-
-    def __enter__(self) -> Schedule:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Stop listening, and let go of the connections. What is scheduled stays scheduled."""

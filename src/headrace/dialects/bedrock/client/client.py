@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
+from headrace.dialects.base import Closing
 from headrace.dialects.bedrock.client import commands
 from headrace.dialects.bedrock.client.commands import Call
 from headrace.dialects.bedrock.client.replies import Reply, ReplyReader
@@ -137,7 +138,7 @@ class Commands:
     clear_crashed_jobs = command(commands.clear_crashed_jobs)
 
 
-class Client(Commands):
+class Client(Closing, Commands):
     """A client for threads: `Client("host:8888", "other:8888").create_job("mail/Welcome", {"to": "ada"})`.
 
     Further addresses are asked when the first does not answer. Connections are reused, and made anew when they break or
@@ -213,12 +214,6 @@ class Client(Commands):
             with suppress(IndexError):  # another thread, or a signal handler, has taken the last one
                 while idle:
                     idle.pop().close()
-
-    def __enter__(self) -> Client:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 class AsyncClient(Commands):
