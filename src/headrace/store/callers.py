@@ -1,8 +1,11 @@
-"""Connections and pools that callers bring along: which library each is of, found out without importing any."""
+"""Connections and pools that callers bring along: which library each is of, found out without importing any.
+
+And what the errors of databases mean, whichever library they come through.
+"""
 
 from __future__ import annotations
 
-from headrace.errors import ConfigurationError
+from headrace.errors import ConfigurationError, HeadraceError
 
 _KINDS = {
     "apsw.Connection": "apsw",
@@ -58,3 +61,19 @@ def code_of(error: BaseException) -> str:
             return str(code)
         seen = getattr(seen, "orig", None) or seen.__cause__
     return ""
+
+
+Meaning = tuple[str, type[HeadraceError], str]
+"""SQLSTATEs, and what an error with one of them is to users. `{said}` stands for the server's words."""
+
+
+def meaning(meanings: tuple[Meaning, ...], where: str, code: str, said: str) -> HeadraceError | None:
+    """The error that a table has for a code, if it has one."""
+    for codes, kind, text in meanings:
+        if code in codes.split():
+            return kind(text.format(where=where, said=said))
+    return None
+
+
+def on_one_line(text: str) -> str:
+    return " ".join(text.split()).rstrip(".")

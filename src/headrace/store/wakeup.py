@@ -6,8 +6,19 @@ import math
 import os
 import select
 import threading
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from typing import TypeAlias
+
+Left: TypeAlias = Callable[[], float | None]
+"""For how many seconds to sleep, at most. None: no longer."""
+
+
+def left_of(timeout: float | None) -> Left:
+    """What is left of a time-out that begins now. Where there is none, it is a day at a time."""
+    end = math.inf if timeout is None else time.monotonic() + timeout
+    return lambda: min(left, 86_400) if (left := end - time.monotonic()) > 0 else None
 
 
 def readable(descriptors: Iterable[int], seconds: float | None) -> list[int]:

@@ -203,7 +203,7 @@ def test_a_wake_up(store: PostgresStore, through: PostgresStore, wire: Wire) -> 
         queue = new_queue()
         session = Session(through, queues=(queue,))
         waiter = through.waiter(session.id, [queue])
-        listener = through._wakeups._listen()
+        listener = through._wakeups
         wait_until(lambda: listener.pid != 0)
         waiter.arm()
 

@@ -153,7 +153,7 @@ def test_connections_run_out(make: Make, private: Callable[..., Server]) -> None
 
 
 def test_where_nothing_can_be_heard(make: Make, safe: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.store.postgres.wakeup.Listener._connect", lambda _: False)
+    monkeypatch.setattr("headrace.store.postgres.wakeup.Wakeups._connect", lambda _: False)
     (said,) = make(safe.url()).advice()
     assert said.startswith("Connections can't listen behind this pooler: waiters look for work every 5 to 250 ms")
 

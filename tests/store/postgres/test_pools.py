@@ -148,7 +148,7 @@ def test_connections_that_were_cut_are_replaced(url: str, lender: Callable[..., 
         assert len(session.take(6)) == 6
         with closing(store.waiter(session.id, ["default"])) as waiter:
             waiter.arm()
-            listener = store._wakeups._listen()
+            listener = store._wakeups
             before = listener.pid
             cut(url, "cut")
             waiter.wait(20.0)  # ended by the loss

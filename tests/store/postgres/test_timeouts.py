@@ -72,11 +72,11 @@ def test_the_connection_that_listens_is_not_idle(
     session = Session(worker)
     with closing(worker.waiter(session.id, ["default"])) as waiter:
         waiter.arm()
-        listener = worker._wakeups._listen().pid
+        listener = worker._wakeups.pid
         wait_until(lambda: connections(stranger) == 1)
         store.run(store.put(jobs()))
         assert waiter.wait(20.0)
-        assert worker._wakeups._listen().pid == listener
+        assert worker._wakeups.pid == listener
 
 
 def slowly(stranger: psycopg.Connection[Any], times: int) -> Callable[[Any], str]:

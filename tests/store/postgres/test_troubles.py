@@ -128,7 +128,7 @@ def test_errors_of_the_server_in_words(store: PostgresStore, code: str, kind: ty
     [
         ("postgresql://h/db?prepare=maybe", "prepare is yes or no, not 'maybe'"),
         ("postgresql://h/db?connections=0", "connections is a number from 1, not '0'"),
-        ("postgresql://h/db?schema=", "a schema has a name of 1 to 63 bytes"),
+        ("postgresql://h/db?schema=", "schema is a name of 1 to 63 bytes"),
         ("postgresql://h/db?schema=pg_mine", "does not begin with pg_"),
         ("postgresql://h/db?colour=blue", "makes no sense to libpq: .*colour"),
     ],

@@ -133,7 +133,7 @@ def test_a_put_notifies_only_if_there_is_a_sleeper(store: PostgresStore, strange
         waiter.arm()
         store.run(store.put(jobs()))
         assert waiter.wait(LONG)
-        stranger.execute(f'LISTEN "{store._wakeups._listen().channel}"')
+        stranger.execute(f'LISTEN "{store._wakeups.channel}"')
         store.run(store.put(jobs(3)))
         stranger.execute("SELECT 1")
         assert stranger.pgconn.notifies() is None
@@ -143,7 +143,7 @@ def test_a_waiter_whose_connection_is_cut_listens_again(
     store: PostgresStore, stranger: psycopg.Connection[Any]
 ) -> None:
     session = Session(store)
-    listener = store._wakeups._listen()
+    listener = store._wakeups
     with closing(store.waiter(session.id, ["default"])) as waiter:
         waiter.arm()
         before = listener.pid
@@ -160,7 +160,7 @@ def test_a_waiter_whose_connection_is_cut_listens_again(
 def test_waiters_of_processes_that_died_are_forgotten_by_sweeps(
     store: PostgresStore, stranger: psycopg.Connection[Any]
 ) -> None:
-    stranger.execute("SELECT arm(1, 'nobody', 0, 0, 0, '{default}', '{}', NULL)")
+    stranger.execute("SELECT arm(1, 'nobody', 0, 0, 0, NULL, '{default}', '{}', NULL)")
     store.run(store.sweep())
     assert stranger.execute("SELECT count(*) FROM waiter").fetchall() == [(0,)]
 
@@ -186,7 +186,7 @@ def test_a_process_has_one_connection_that_listens(
 def test_where_nothing_can_be_heard_a_full_worker_learns_that_a_job_is_to_stop(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.store.postgres.wakeup.Listener._connect", lambda _: False)
+    monkeypatch.setattr("headrace.store.postgres.wakeup.Wakeups._connect", lambda _: False)
     session = Session(store)
     with closing(store.waiter(session.id, ["default"])) as waiter:
         store.run(store.put(jobs(3)))
@@ -200,7 +200,7 @@ def test_where_nothing_can_be_heard_a_full_worker_learns_that_a_job_is_to_stop(
 
 
 def test_where_nothing_can_be_heard_waiters_poll(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.store.postgres.wakeup.Listener._connect", lambda _: False)
+    monkeypatch.setattr("headrace.store.postgres.wakeup.Wakeups._connect", lambda _: False)
     session = Session(store)
     with closing(store.waiter(session.id, ["default"])) as waiter:
         assert store._wakeups.deaf
@@ -215,13 +215,13 @@ def test_an_idle_worker_waits_in_the_thread_that_runs_what_comes(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waited: set[str] = set()
-    wait = Sleeper.wait
+    wait_and_run = Sleeper.wait_and_run
 
-    def noted(self: Sleeper, timeout: float | None) -> bool:
+    def noted(self: Sleeper, request: Any, meanwhile: Callable[[], float | None]) -> Any:
         waited.add(threading.current_thread().name)
-        return wait(self, timeout)
+        return wait_and_run(self, request, meanwhile)
 
-    monkeypatch.setattr(Sleeper, "wait", noted)
+    monkeypatch.setattr(Sleeper, "wait_and_run", noted)
     app = Headrace(store.url)
     where = app.task(name="where")(lambda: threading.current_thread().name)
     with closing(app), app.worker():

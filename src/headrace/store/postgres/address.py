@@ -13,8 +13,13 @@ from headrace.errors import ConfigurationError
 from headrace.store.postgres.statements import UNIQUE_WAIT
 from headrace.store.urls import shown_url
 
-_OPTIONS = {"schema": "headrace", "prepare": "yes", "connections": "10", "unique_wait": f"{UNIQUE_WAIT / 1000:g}"}
-_LONGEST_NAME = 63
+_OPTIONS = {
+    "schema": ("headrace", r"(?!pg_)(?s:.{1,63})", "a name of 1 to 63 bytes that does not begin with pg_"),
+    "prepare": ("yes", "yes|no", "yes or no"),
+    "connections": ("10", r"0*[1-9]\d*", "a number from 1"),
+    "unique_wait": (f"{UNIQUE_WAIT / 1000:g}", r"(?=.*[1-9])\d{1,6}(\.\d{1,3})?", "a number of seconds above 0"),
+}
+"""What is headrace's own: the default, what a value looks like, and the same in words."""
 
 
 class Address(NamedTuple):
@@ -25,26 +30,16 @@ class Address(NamedTuple):
     prepare: bool
     connections: int
     unique_wait: int
-    """Milliseconds that a put waits for an open transaction that has put a job with the same unique key."""
     name: str
 
 
 def parse(url: str) -> Address:
     place, _, query = url.partition("?")
     given = dict(parse_qsl(query, keep_blank_values=True))
-    options = {**_OPTIONS, **{name: given.pop(name) for name in _OPTIONS if name in given}}
-    if options["prepare"] not in ("yes", "no"):
-        raise ConfigurationError(f"{shown_url(url)!r}: prepare is yes or no, not {options['prepare']!r}.")
-    if not options["connections"].isdigit() or int(options["connections"]) < 1:
-        raise ConfigurationError(f"{shown_url(url)!r}: connections is a number from 1, not {options['connections']!r}.")
-    if not re.fullmatch(r"\d{1,6}(\.\d{1,3})?", options["unique_wait"]) or not float(options["unique_wait"]):
-        raise ConfigurationError(
-            f"{shown_url(url)!r}: unique_wait is a number of seconds above 0, not {options['unique_wait']!r}."
-        )
-    if not 0 < len(options["schema"].encode()) <= _LONGEST_NAME or options["schema"].startswith("pg_"):
-        raise ConfigurationError(
-            f"{shown_url(url)!r}: a schema has a name of 1 to {_LONGEST_NAME} bytes that does not begin with pg_."
-        )
+    options = {name: given.pop(name, default) for name, (default, _, _) in _OPTIONS.items()}
+    for name, (_, pattern, words) in _OPTIONS.items():
+        if not re.fullmatch(pattern.encode(), options[name].encode()):
+            raise ConfigurationError(f"{shown_url(url)!r}: {name} is {words}, not {options[name]!r}.")
     text = f"{place}?{urlencode(given, quote_via=quote)}" if given else place
     try:
         known = conninfo_to_dict(text)

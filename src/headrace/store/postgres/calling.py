@@ -20,7 +20,6 @@ from headrace.store.callers import kind_of, unknown
 TAKES = (
     "a connection of psycopg, SQLAlchemy (Connection, Session, AsyncSession), Django or asyncpg to the store's database"
 )
-_POSTGRES = "postgresql"
 
 
 class Call(NamedTuple):
@@ -59,12 +58,12 @@ def check(connection: Any) -> str:
     kind = kind_of(connection)
     if kind not in _SYNC and kind not in _ASYNC:
         raise unknown(connection, TAKES)
-    vendor = _POSTGRES
+    vendor = "postgresql"
     if kind == "django":
         vendor = connection.vendor
     elif kind.startswith("sqlalchemy"):
         vendor = (connection.get_bind() if kind.endswith("session") else connection).dialect.name
-    if vendor != _POSTGRES:
+    if vendor != "postgresql":
         raise ConfigurationError(f"connection= takes {TAKES}; this one is to {vendor}.")
     return kind
 
@@ -73,16 +72,12 @@ def check(connection: Any) -> str:
 
 
 def _psycopg(connection: Any, call: Call) -> str:
-    def once() -> str:
-        with connection.cursor(row_factory=tuple_row) as cursor:
-            cursor.execute(_spelled(connection, call), (call.document,))
-            return str(cursor.fetchone()[0])
-
+    cursor = connection.cursor(row_factory=tuple_row)
     if connection.info.transaction_status:
         with connection.transaction():  # a savepoint
-            return once()
+            return str(cursor.execute(*_spelled(connection, call)).fetchone()[0])
     try:
-        return once()
+        return str(cursor.execute(*_spelled(connection, call)).fetchone()[0])
     except BaseException:
         if not connection.broken:
             connection.rollback()  # there was nothing in this transaction before
@@ -90,25 +85,21 @@ def _psycopg(connection: Any, call: Call) -> str:
 
 
 async def _psycopg_async(connection: Any, call: Call) -> str:
-    async def once() -> str:
-        async with connection.cursor(row_factory=tuple_row) as cursor:
-            await cursor.execute(_spelled(connection, call), (call.document,))
-            return str((await cursor.fetchone())[0])
-
+    cursor = connection.cursor(row_factory=tuple_row)
     if connection.info.transaction_status:
         async with connection.transaction():
-            return await once()
+            return str((await (await cursor.execute(*_spelled(connection, call))).fetchone())[0])
     try:
-        return await once()
+        return str((await (await cursor.execute(*_spelled(connection, call))).fetchone())[0])
     except BaseException:
         if not connection.broken:
             await connection.rollback()
         raise
 
 
-def _spelled(connection: Any, call: Call) -> str:
+def _spelled(connection: Any, call: Call) -> tuple[str, tuple[str]]:
     """Raw cursors send statements as they are written."""
-    return call.text("$1" if "Raw" in connection.cursor_factory.__name__ else "%s")
+    return call.text("$1" if "Raw" in connection.cursor_factory.__name__ else "%s"), (call.document,)
 
 
 # -- SQLAlchemy ----------------------------------------------------------------------------------------

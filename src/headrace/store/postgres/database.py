@@ -70,7 +70,7 @@ class Database:
             f"EXISTS (SELECT 1 FROM {self.quoted}.arrival), "
         )
         # (Unlogged: a standby can't look there.)
-        waited = f"EXISTS (SELECT 1 FROM {self.quoted}.waiter WHERE armed AND NOT is_full)"  # noqa: S608
+        waited = f"EXISTS (SELECT 1 FROM {self.quoted}.waiter WHERE armed)"  # noqa: S608
         self._settled = f"SELECT {here}", ()
         self._settled_and_locked = f"SELECT {here}, {self.lock(RULES)}, {self.lock(PUTS, shared=True)}", ()
         self._facts = f"{facts}{waited}", ()

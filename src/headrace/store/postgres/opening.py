@@ -23,42 +23,43 @@ def text_at(url: str) -> str:
     return text_of_schema(Database(parse(url), None))
 
 
-def migrate(database: Database) -> bool:
-    """Create the schema, or bring it up to date; whether there was something to do."""
+def migrate(database: Database) -> str:
+    """Create the schema, or bring it up to date. Returns by what a caller's connection is known to lead there."""
 
-    def work(wire: Wire) -> bool:
+    def work(wire: Wire) -> str:
         server = wire.pgconn.server_version
         if server < OLDEST_SERVER:
             raise StoreUnavailable(
                 f"{database.where}: the server is PostgreSQL {server // 10_000}; headrace needs "
                 f"{OLDEST_SERVER // 10_000} or newer."
             )
-        if _version(database, wire) == SCHEMA_VERSION:
-            return False
+        if place := _place(database, wire):
+            return place
         wire.run([("BEGIN", ()), (f"SELECT {database.lock(MIGRATION)}", ())])
-        if _version(database, wire) == SCHEMA_VERSION:
-            return False
+        if place := _place(database, wire):
+            return place
         ((there,),) = wire.query("SELECT to_regnamespace($1) IS NOT NULL", database.quoted)
         text = text_of_schema(database)
         if there:  # to create what is there takes a right all the same
             text = text.partition("\n")[2]
         wire.connection.execute(text.encode())
         wire.run([("COMMIT", ())])
-        return True
+        return _place(database, wire)
 
     return database.borrow(work)
 
 
-def _version(database: Database, wire: Wire) -> int:
-    """0 if there is nothing of ours; this program's if it is newer and this program works on it."""
+def _place(database: Database, wire: Wire) -> str:
+    """The place of a schema that this program works on; '' if there is nothing of ours, or it is older."""
     ((ours, other),) = wire.query(_VERSION, database.quoted)
     if not ours:
         if other:
             raise StoreCorrupt(
                 f"{database.where}: this schema belongs to another program. Choose another with ?schema=."
             )
-        return 0
-    ((version, oldest),) = wire.query(f"SELECT version, oldest FROM {database.quoted}.meta") or [(0, 0)]  # noqa: S608
+        return ""
+    query = f"SELECT version, oldest, place FROM {database.quoted}.meta"  # noqa: S608
+    ((version, oldest, place),) = wire.query(query) or [(0, 0, "")]
     if oldest > SCHEMA_VERSION:
         raise SchemaTooNew.in_database(database.where, version, SCHEMA_VERSION)
-    return int(min(version, SCHEMA_VERSION))
+    return str(place) if version >= SCHEMA_VERSION else ""

@@ -5,21 +5,50 @@ A function that finds anything beyond plain jobs writes nothing, and the rules d
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, cast
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias, cast
 
+import msgspec
 import psycopg
 from psycopg.pq.abc import PGresult
 
 from headrace.errors import StoreError
-from headrace.records import Charge, ExchangeReply, Lease, NewJob, Outcome, Verdict
+from headrace.records import Charge, ExchangeReply, Lease, NewJob, Verdict
 from headrace.store.postgres.arrays import Numbers, Texts, columns
 from headrace.store.postgres.database import Database
 from headrace.store.postgres.statements import NOT_PLAIN
 from headrace.store.postgres.wire import rows_of
+from headrace.store.sql import settle
 from headrace.store.sql.settle import Request
 from headrace.store.sql.take import BESIDE, flags_of, leases, queue_of
-from headrace.store.sql.transaction import INLINE, Guards, Transaction
+from headrace.store.sql.transaction import Guards, Step, Transaction
+
+Told: TypeAlias = tuple[int | None, int | None]
+"""When the next job falls due and the next schedule ticks, as a worker's last exchange was told."""
+
+
+class Exchange(Step[ExchangeReply]):
+    """An exchange of a worker."""
+
+    __slots__ = ("asked", "request")
+    then: Callable[[ExchangeReply], None]
+
+    def __init__(self, request: Request, then: Callable[[ExchangeReply], None]) -> None:
+        super().__init__(lambda tx: settle.exchange(tx, request), then=then)
+        self.ahead = lambda tx: settle.expect(tx, request)
+        self.request = request
+        self.asked = False
+        """Its worker sleeps, or has: a put may answer it."""
+
+    def answered(self, answer: str, told: Told) -> ExchangeReply | None:
+        """The reply that a put has given, from the words of the wake-up. None: it was to another request."""
+        number, now, max_crashes, body, options, *names = msgspec.json.decode(answer)
+        if number != self.request.number:
+            return None
+        row = (*names, bytes.fromhex(body), options and bytes.fromhex(options), None, 0, 0, max_crashes, now, None, 0)
+        reply = ExchangeReply([], leases(cast("Transaction", None), [row]), now, *told)
+        self.then(reply)
+        return reply
 
 
 def put(database: Database, jobs: Sequence[NewJob]) -> bool:
@@ -44,28 +73,19 @@ def _or_not(database: Database, name: str, values: tuple[Any, ...]) -> PGresult 
         raise
 
 
-def is_plain(request: Request) -> bool:
-    """Whether an exchange may be one of plain jobs, as far as the request tells."""
-    names, take = request.names, request.take
-    if names is not None and (not names.few or (take is not None and take.round_robin and len(names.given) > 1)):
-        return False
-    outcomes = request.outcomes
-    return all(map(_is_simply_done, outcomes)) and len({outcome.ref for outcome in outcomes}) == len(outcomes)
+def exchange(database: Database, step: Exchange, guards: Guards) -> tuple[ExchangeReply, bool] | tuple[()] | None:
+    """The reply, and whether it was recorded. Empty, as queues are more than plain, or None: the rules have to.
 
-
-def _is_simply_done(outcome: Outcome) -> bool:
-    is_simple = not outcome.kind and outcome.account is None and outcome.base is None
-    return is_simple and (outcome.result is None or len(outcome.result) <= INLINE)
-
-
-def exchange(database: Database, request: Request, guards: Guards) -> tuple[ExchangeReply, bool] | tuple[()] | None:
-    """The reply, and whether it was recorded. Empty, as queues are more than plain, or None: the rules have to."""
+    One that was asked is recorded: from then on no put can answer it.
+    """
+    request = step.request
     take, names = request.take, request.names
     outcomes = sorted(request.outcomes, key=lambda outcome: outcome.ref)  # rows are locked in this order
     runs = [(o.ref, o.token, o.began, o.ended, o.charge is Charge.ATTEMPT, o.result, o.data) for o in outcomes]
     wanted = (Texts(), 0, 0) if take is None or names is None else (Texts(names.given), take.slots, take.spare)
     values = (*columns("nnnnnbb", runs), Numbers(request.started), *wanted, request.steady)
-    found = _or_not(database, "exchange_plain", (request.session, request.number, request.unrecorded, *values))
+    asking = request.session, request.number, request.unrecorded, step.asked
+    found = _or_not(database, "exchange_plain", (*asking, *values))
     if found is None or not found.ntuples:
         return None if found is None else ()
     (next_due, now, *_, next_tick, _, recorded), *rows = rows_of(found)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar, cast
+from functools import partial
+from typing import Any, TypeVar, cast
 
 import msgspec
 from psycopg.errors import LockNotAvailable
@@ -21,7 +21,7 @@ from headrace.store.postgres import calling, doctor, opening, plain, queries, wi
 from headrace.store.postgres.address import parse
 from headrace.store.postgres.arrays import Numbers, Texts
 from headrace.store.postgres.database import Database, PostgresTransaction
-from headrace.store.postgres.statements import CLIENT, SUBSCRIBER
+from headrace.store.postgres.statements import CLIENT, SUBSCRIBER, WORKER
 from headrace.store.postgres.wakeup import Wakeups
 from headrace.store.postgres.wire import rows_of
 from headrace.store.postgres.within import Within
@@ -39,14 +39,6 @@ T = TypeVar("T")
 
 PLAIN_AT_ONCE = 10_000
 """So many plain jobs are put in one transaction."""
-
-
-@dataclass(slots=True)
-class _Quick(Operation[T], Generic[T]):
-    """An operation that may be one round trip: an attempt, and what is to be run if that returns None."""
-
-    attempt: Callable[[], T | None]
-    otherwise: Callable[[], Operation[T]]
 
 
 class PostgresStore(SqlStore):
@@ -79,14 +71,11 @@ class PostgresStore(SqlStore):
         self._overrides = sweep.Overrides(keep_done, keep_failed, keep_count, sweep.Surplus())
         self._guards = NoGuards()
         self._wakeups = Wakeups(self.database, self._wake_for_work)
-        self._expected: dict[str, tuple[int | None, int | None]] = {}
-        """By session: when the next job falls due and the next schedule ticks, as its last exchange was told."""
         try:
-            opening.migrate(self.database)
+            self._place = opening.migrate(self.database)
         except BaseException:
             self.database.close()
             raise
-        self._place = ""
         self._by_rules = 0
 
     @property
@@ -106,9 +95,6 @@ class PostgresStore(SqlStore):
     # -- running --
 
     def run(self, operation: Operation[T]) -> T:
-        if isinstance(operation, _Quick):
-            answer: T | None = operation.attempt()
-            return super().run(operation.otherwise()) if answer is None else answer
         if not isinstance(operation, Within):
             return super().run(operation)
         call = self._call(operation)
@@ -131,11 +117,10 @@ class PostgresStore(SqlStore):
     def _call(self, operation: Within[T]) -> calling.Call:
         if operation.before is not None:
             self.run(Step(operation.before, writes=False))
-        if not self._place:
-            self._place = self.run(Step(lambda tx: str(tx.value("place")), writes=False))
         clock = self.database.clock
-        now = None if clock is None else clock.now()
-        return operation.call(self.database.quoted, place=self._place, now=now, wait=str(self.database.unique_wait))
+        more = {"place": self._place, "now": clock and clock.now(), "wait": str(self.database.unique_wait)}
+        document = msgspec.json.encode({**operation.document, **more}).decode()
+        return calling.Call(f"{self.database.quoted}.{operation.function}", document)
 
     def _read(self, work: Callable[[Transaction], T], *, listened: bool = False) -> T:
         found = self.database.read(lambda tx: None if tx.arrived else (work(tx),), self._guards)
@@ -167,8 +152,9 @@ class PostgresStore(SqlStore):
     def put(self, jobs: Sequence[NewJob]) -> Operation[list[Put]]:
         if not all(map(is_plain, limits.without_nul(jobs))) or not 0 < len(jobs) <= PLAIN_AT_ONCE:
             return within.locking(jobs, batches.put(jobs))
-        answers = [Put(job.id, True) for job in jobs]
-        return _Quick(lambda: answers if plain.put(self.database, jobs) else None, lambda: batches.put(jobs))
+        operation = batches.put_plain(jobs)
+        operation.attempt = lambda: [Put(job.id, True) for job in jobs] if plain.put(self.database, jobs) else None
+        return operation
 
     def put_within(self, connection: object, jobs: Sequence[NewJob]) -> Operation[list[Put]]:
         return within.put(connection, jobs)
@@ -176,11 +162,7 @@ class PostgresStore(SqlStore):
     def known_within(self, connection: object, ids: Sequence[str]) -> Operation[list[bool]]:
         return within.known(connection, ids)
 
-    def complete(
-        self, lease: tuple[Ref, Token, str], result: bytes | None, connection: object | None = None
-    ) -> Operation[bool]:
-        if connection is None:
-            return Step(lambda tx: settle.complete(tx, lease, result))
+    def _complete_within(self, connection: object, lease: tuple[Ref, Token, str], result: bytes | None) -> Within[bool]:
         return within.complete(connection, lease, result)
 
     def sql(self, query: str, values: Sequence[Any]) -> Operation[Rows]:
@@ -190,7 +172,7 @@ class PostgresStore(SqlStore):
         return self._wakeups.waiter(SUBSCRIBER, self._look_for_events())
 
     def job_waiter(self, job_id: str) -> Waiter:
-        return self._wakeups.waiter(CLIENT, lambda: self._look(lambda tx: find.has_ended(tx, job_id)), job=job_id)
+        return self._wakeups.waiter(CLIENT, lambda: self._look(lambda tx: find.has_ended(tx, job_id)), job_id)
 
     # -- workers --
 
@@ -199,51 +181,34 @@ class PostgresStore(SqlStore):
 
     def _exchange(self, request: settle.Request) -> Operation[ExchangeReply]:
         def attempt() -> ExchangeReply | None:
-            done = plain.exchange(self.database, request, self._guards)
+            done = plain.exchange(self.database, step, self._guards)
             if not done:
                 self._by_rules = 0 if done is None else 7  # the queues are more than plain, and will be for a while
                 return None
             reply, recorded = done
             if not recorded:
                 self._unrecorded[request.session] = request.number
-            self._note(request, reply)
+            self._wakeups.note(request, reply)
             return reply
 
-        def by_rules() -> Step[ExchangeReply]:
-            step = Step(lambda tx: settle.exchange(tx, request), then=lambda reply: self._note(request, reply))
-            step.ahead = lambda tx: settle.expect(tx, request)
-            return step
-
-        if self._by_rules or not plain.is_plain(request):
+        step = plain.Exchange(request, lambda reply: self._wakeups.note(request, reply))
+        if self._by_rules or not settle.is_plain(request):
             self._by_rules = max(0, self._by_rules - 1)
-            return by_rules()
-        return _Quick(attempt, by_rules)
-
-    def _note(self, request: settle.Request, reply: ExchangeReply) -> None:
-        """What a worker has been told: later news is news, and a worker that is full is not woken for work."""
-        take = request.take
-        self._expected[request.session] = reply.next_due, reply.next_tick
-        self._wakeups.fill(request.session, take is None or len(reply.leases) >= take.slots)
+        else:
+            step.attempt = attempt
+        return step
 
     def waiter(self, session: str, queues: Sequence[str]) -> Waiter:
         names, stops = Names(queues), Stops(session)
 
         def look(tx: Transaction) -> bool:
-            next_due, next_tick = self._expected.get(session, (None, None))
             if self._wakeups.deaf and stops(tx):
                 return True
-            return not waiter.full and (
-                has_work(tx, names)
-                or _sooner(tx.maybe_value("next_due"), next_due)
-                or _sooner(tx.maybe_value("next_tick"), next_tick)
-            )
+            moments = tx.maybe_value("next_due"), tx.maybe_value("next_tick")
+            return not waiter.full and (has_work(tx, names) or any(map(_sooner, moments, waiter.told)))
 
-        waiter = self._wakeups.worker(session, names.given, lambda: self._look(look))
+        waiter = self._wakeups.waiter(WORKER, lambda: self._look(look), session, names.given)
         return waiter
-
-    def close_session(self, session: str, *, crashed: Sequence[Ref] | None = ()) -> Operation[list[str]]:
-        self._expected.pop(session, None)
-        return super().close_session(session, crashed=crashed)
 
     def sweep(self, *, every: int | None = None) -> Operation[Swept]:
         clock = self.database.clock
@@ -260,10 +225,10 @@ class PostgresStore(SqlStore):
                 return self._run(Step(sweep.swept_already, writes=False))
             return None
 
-        def look(tx: Transaction) -> Swept | None:
-            return sweep.nothing_to_sweep(tx, self._overrides)
-
-        return _Quick(attempt, lambda: Step(work, try_read_only=look, then=lambda _: self._wake_for_work()))
+        nothing = partial(sweep.nothing_to_sweep, overrides=self._overrides)
+        step = Step(work, try_read_only=nothing, then=lambda _: self._wake_for_work())
+        step.attempt = attempt
+        return step
 
     def _wake_for_work(self) -> None:
         """Work whose wake-up was lost waits no longer than to the next sweep."""

@@ -17,13 +17,12 @@ from headrace.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
+from headrace.store.callers import Meaning, meaning, on_one_line
 
 PASSES = (errors.DeadlockDetected, errors.SerializationFailure)
 """The transaction was rolled back because of others: repeating it helps."""
 TOO_SLOW = (errors.IdleInTransactionSessionTimeout, errors.lookup("25P04"))  # the server has rolled it back
 
-Meaning = tuple[str, type[HeadraceError], str]
-"""Codes, and what an error with one of them is to users. `{said}` stands for the server's words."""
 MEANINGS: tuple[Meaning, ...] = (
     ("40001 40P01", StoreBusy, "{where}: other transactions were in the way again and again ({said}). Try again."),
     ("57014", StoreBusy, "{where}: the server stopped a statement ({said}). Its statement_timeout may be too short. "
@@ -36,8 +35,8 @@ MEANINGS: tuple[Meaning, ...] = (
      "transactions."),
     ("53100 53200 54000", StoreFull, "{where}: the server has no space left ({said}). Nothing was written; free some "
      "space."),
-    ("25006", StoreReadOnly, "{where}: the server only reads: it is a standby, or default_transaction_read_only is "
-     "on. Name all hosts and add target_session_attrs=read-write to the URL."),
+    ("25006 0A000", StoreReadOnly, "{where}: the server only reads: it is a standby, or "
+     "default_transaction_read_only is on. Name all hosts and add target_session_attrs=read-write to the URL."),
     ("no-writer", StoreUnavailable, "{where}: none of the hosts takes writes ({said}). Promote a standby."),
     ("42501", StoreReadOnly, "{where}: this user lacks a right ({said}). docs/stores/postgres.md lists those it "
      "needs."),
@@ -71,15 +70,3 @@ def explain(where: str, error: psycopg.Error) -> HeadraceError:
     if found is None and isinstance(error, psycopg.OperationalError):
         return StoreUnavailable(f"{where} cannot be reached: {said}")
     return found or StoreError(f"{where}: {said}")
-
-
-def meaning(meanings: tuple[Meaning, ...], where: str, code: str, said: str) -> HeadraceError | None:
-    """The error that a table has for a code, if it has one."""
-    for codes, kind, text in meanings:
-        if code in codes.split():
-            return kind(text.format(where=where, said=said))
-    return None
-
-
-def on_one_line(text: str) -> str:
-    return " ".join(text.split()).rstrip(".")

@@ -20,11 +20,10 @@ from msgspec.structs import replace
 from headrace.errors import ConfigurationError, StoreError, StoreReadOnly, StoreUnavailable, UniqueBusy
 from headrace.records import NewJob, Put, Ref, Token
 from headrace.store import limits
-from headrace.store.callers import code_of
+from headrace.store.callers import Meaning, code_of, meaning, on_one_line
 from headrace.store.contract import Operation
-from headrace.store.postgres.calling import Call, check
+from headrace.store.postgres.calling import check
 from headrace.store.postgres.statements import NOT_HERE
-from headrace.store.postgres.troubles import Meaning, meaning, on_one_line
 from headrace.store.sql import lanes
 from headrace.store.sql import put as puts
 from headrace.store.sql.transaction import Step, Transaction, is_plain
@@ -66,10 +65,6 @@ class Within(Operation[T], Generic[T]):
 
     def __post_init__(self) -> None:
         check(self.connection)
-
-    def call(self, schema: str, **more: object) -> Call:
-        """The call, in a schema (in quotes), with what the store adds to the document."""
-        return Call(f"{schema}.{self.function}", msgspec.json.encode({**self.document, **more}).decode())
 
 
 def put(connection: object, jobs: Sequence[NewJob]) -> Within[list[Put]]:

@@ -79,10 +79,18 @@ def weight(job: NewJob) -> int:
     return cost
 
 
+def put_plain(jobs: Sequence[NewJob]) -> Step[list[Put]] | Steps[list[Put]]:
+    """Insert a batch of plain jobs."""
+    if len(jobs) <= AT_ONCE:
+        return Step(lambda tx: puts.put_plain(tx, jobs, tx.now))
+    limits.check_batch(jobs)
+    return Steps(lambda: _in_parts(jobs, _parts(jobs)))
+
+
 def put(jobs: Sequence[NewJob]) -> Operation[list[Put]]:
     """Insert a batch, all of it or nothing."""
-    if len(jobs) <= AT_ONCE and all(map(is_plain, jobs)):
-        return Step(lambda tx: puts.put_plain(tx, jobs, tx.now))
+    if all(map(is_plain, jobs)):
+        return put_plain(jobs)
     if len(jobs) == 1 and len(jobs[0].after) <= PARENTS_AT_ONCE:
         return Step(lambda tx: puts.put(tx, jobs))
     parts = _parts(jobs)

@@ -55,6 +55,24 @@ class Request(NamedTuple):
     started: Sequence[Ref]
 
 
+def is_plain(request: Request) -> bool:
+    """Whether an exchange may be one of plain jobs, as far as the request tells."""
+    names, take = request.names, request.take
+    if names is not None and (not names.few or (take is not None and take.round_robin and len(names.given) > 1)):
+        return False
+    return all(map(_is_simply_done, request.outcomes)) and _are_distinct(request.outcomes)
+
+
+def _is_simply_done(outcome: Outcome) -> bool:
+    is_simple = not outcome.kind and outcome.account is None and outcome.base is None
+    return is_simple and (outcome.result is None or len(outcome.result) <= INLINE)
+
+
+def _are_distinct(outcomes: Sequence[Outcome]) -> bool:
+    """Of two outcomes of one run the first counts."""
+    return len({outcome.ref for outcome in outcomes}) == len(outcomes)
+
+
 def nothing_to_take(tx: Transaction, request: Request) -> ExchangeReply | None:
     """Asked first, in a read transaction, when there is nothing to settle: the answer if there is nothing to take."""
     assert request.names is not None
@@ -207,12 +225,12 @@ class _Together(NamedTuple):
 
 def _settle_together(tx: Transaction, session: Session, outcomes: Sequence[Outcome], lag: int) -> _Together:
     """Settle what is simply done, many with one statement."""
-    if len({outcome.ref for outcome in outcomes}) < len(outcomes):
-        return _Together(set(), [], 0)  # of two outcomes of one run the first counts
+    if not _are_distinct(outcomes):
+        return _Together(set(), [], 0)
     alike: dict[tuple[Token, int | None, int | None, Charge], list[Outcome]] = {}
     rows = []
     for outcome in outcomes:
-        if outcome.kind or outcome.account is not None or outcome.base is not None:  # all but simply done
+        if not _is_simply_done(outcome):
             continue
         if outcome.result is None and outcome.data is None:
             key = (outcome.token, outcome.began, outcome.ended, outcome.charge)
@@ -220,7 +238,7 @@ def _settle_together(tx: Transaction, session: Session, outcomes: Sequence[Outco
                 alike[key].append(outcome)
             else:
                 alike[key] = [outcome]
-        elif outcome.result is None or len(outcome.result) <= INLINE:
+        else:
             rows.append(done_values(tx, session.seq, outcome, lag))
     settled: set[Ref] = set()
     unclear: list[tuple[Ref, Token]] = []

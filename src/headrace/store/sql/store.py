@@ -94,9 +94,10 @@ class SqlStore(ABC):
 
     def run(self, operation: Operation[T]) -> T:
         """Do it now, in this thread."""
-        if isinstance(operation, Steps):
-            return cast("Steps[T]", operation).run(self._run_on)
-        return self._run_on(cast("Step[T]", operation))
+        known = cast("Step[T] | Steps[T]", operation)
+        if known.attempt is not None and (answer := known.attempt()) is not None:
+            return answer
+        return known.run(self._run_on) if isinstance(known, Steps) else self._run_on(known)
 
     def _run_on(self, step: Step[T]) -> T:
         """Do it; if it stumbles over damaged jobs, without these."""
@@ -343,6 +344,19 @@ class SqlStore(ABC):
     ) -> Operation[list[Reported]]:
         unrecorded = self._unrecorded.get(session, 0)
         return Step(lambda tx: settle.report(tx, session, number, unrecorded, reports, steady))
+
+    def complete(
+        self, lease: tuple[Ref, Token, str], result: bytes | None, connection: object | None = None
+    ) -> Operation[bool]:
+        if connection is None:
+            return Step(lambda tx: settle.complete(tx, lease, result))
+        return self._complete_within(connection, lease, result)
+
+    @abstractmethod
+    def _complete_within(
+        self, connection: object, lease: tuple[Ref, Token, str], result: bytes | None
+    ) -> Operation[bool]:
+        """The same in a transaction of the caller."""
 
     def is_completed(self, lease: tuple[Ref, Token, str]) -> Operation[bool]:
         return Step(lambda tx: settle.is_completed(tx, lease), writes=False)

@@ -248,7 +248,7 @@ class Step(Operation[T], Generic[T]):
     `then` hears the answer when all is committed.
     """
 
-    __slots__ = ("ahead", "is_large", "keys", "then", "try_read_only", "work", "writes")
+    __slots__ = ("ahead", "attempt", "is_large", "keys", "then", "try_read_only", "work", "writes")
 
     def __init__(
         self,
@@ -268,15 +268,19 @@ class Step(Operation[T], Generic[T]):
         """Unique keys that it gives to jobs: where writers run side by side, others that do the same come first."""
         self.ahead: Ahead = expect_nothing
         """Where each statement is a round trip, those that it expects are run as it begins."""
+        self.attempt: Callable[[], T | None] | None = None
+        """What may do it without a transaction of these rules, and if it can't, returns None and has done nothing."""
 
 
 class Steps(Operation[T], Generic[T]):
     """An operation of several transactions: a generator that yields a `Step` at a time and gets what it returns."""
 
-    __slots__ = ("begin",)
+    __slots__ = ("attempt", "begin")
 
     def __init__(self, begin: Callable[[], Generator[Step[Any], Any, T]]) -> None:
         self.begin = begin
+        self.attempt: Callable[[], T | None] | None = None
+        """As that of a step."""
 
     def run(self, run: Callable[[Step[Any]], Any]) -> T:
         steps, answer, trouble = self.begin(), None, None

@@ -183,13 +183,8 @@ class SqliteStore(SqlStore):
             within.check(connection, self._db.path), lambda tx: [job is not None for job in find.get(tx, ids)]
         )
 
-    def complete(
-        self, lease: tuple[Ref, Token, str], result: bytes | None, connection: object | None = None
-    ) -> Operation[bool]:
-        def work(tx: Transaction) -> bool:
-            return settle.complete(tx, lease, result)
-
-        return Step(work) if connection is None else Within(within.check(connection, self._db.path), work)
+    def _complete_within(self, connection: object, lease: tuple[Ref, Token, str], result: bytes | None) -> Within[bool]:
+        return Within(within.check(connection, self._db.path), lambda tx: settle.complete(tx, lease, result))
 
     def sql(self, query: str, values: Sequence[Any]) -> Operation[Rows]:
         return Step(lambda tx: queries.run(cast("SqliteTransaction", tx), query, values), writes=False)

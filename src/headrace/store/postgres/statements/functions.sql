@@ -14,7 +14,7 @@ BEGIN
         FOR place IN 1 .. cardinality(_queues) LOOP
             WITH chosen AS MATERIALIZED (
                 SELECT id FROM {SCHEMA}.waiter
-                WHERE armed AND kind = {WORKER} AND NOT is_full AND (
+                WHERE armed AND kind = {WORKER} AND (
                     _queues[place] = ANY (queues)
                     OR EXISTS (SELECT 1 FROM unnest(patterns) AS pattern WHERE _queues[place] ~ pattern)
                 )
@@ -28,20 +28,20 @@ BEGIN
     IF cardinality(_ended) > 0 OR _happened <> 0 THEN
         WITH told AS (
             UPDATE {SCHEMA}.waiter SET armed = FALSE
-            WHERE armed AND (kind = {CLIENT} AND job = ANY (_ended) OR kind = {SUBSCRIBER} AND _happened <> 0) RETURNING channel, id
+            WHERE armed AND (kind = {CLIENT} AND about = ANY (_ended) OR kind = {SUBSCRIBER} AND _happened <> 0) RETURNING channel, id
         )
         SELECT count(pg_notify(channel, id::text)) FROM told INTO woken;
     END IF;
 END $$;
 
--- A waiter goes to sleep. Once it has the lock alone, whatever was put before is there to be seen, and whatever is put later sees it.
+-- A waiter goes to sleep, armed unless it is a worker that can take no more: that is woken only when a job is to stop. Once it has the lock alone, whatever was put before is there to be seen, and whatever is put later sees it.
 CREATE OR REPLACE FUNCTION {SCHEMA}.arm(
-    _id bigint, _channel text, _pid bigint, _kind bigint, _full bigint, _queues text[], _patterns text[], _job text
+    _id bigint, _channel text, _pid bigint, _kind bigint, _armed bigint, _asks bigint, _queues text[], _patterns text[], _about text
 ) RETURNS bigint LANGUAGE sql AS $$
     SELECT pg_advisory_xact_lock({KEY}, {PUTS});
-    INSERT INTO {SCHEMA}.waiter AS known (id, channel, pid, kind, armed, is_full, stops, queues, patterns, job)
-    VALUES (_id, _channel, _pid, _kind, TRUE, _full <> 0, 0, _queues, _patterns, _job)
-    ON CONFLICT (id) DO UPDATE SET armed = TRUE, is_full = _full <> 0, pid = _pid
+    INSERT INTO {SCHEMA}.waiter AS known (id, channel, pid, kind, armed, asks, stops, queues, patterns, about)
+    VALUES (_id, _channel, _pid, _kind, _armed <> 0, _asks, 0, _queues, _patterns, _about)
+    ON CONFLICT (id) DO UPDATE SET armed = _armed <> 0, asks = _asks, pid = _pid
     RETURNING known.stops;
 $$;
 
@@ -49,7 +49,7 @@ $$;
 CREATE OR REPLACE FUNCTION {SCHEMA}.forget_waiter(_id bigint) RETURNS void LANGUAGE sql AS $$ DELETE FROM {SCHEMA}.waiter WHERE id = _id $$;
 CREATE OR REPLACE FUNCTION {SCHEMA}.forget_waiters() RETURNS boolean LANGUAGE sql AS $$
     DELETE FROM {SCHEMA}.waiter WHERE pid <> ALL (ARRAY(SELECT pid FROM pg_stat_activity));
-    SELECT EXISTS (SELECT 1 FROM {SCHEMA}.waiter WHERE armed AND kind = {WORKER} AND NOT is_full);
+    SELECT EXISTS (SELECT 1 FROM {SCHEMA}.waiter WHERE armed AND kind = {WORKER});
 $$;
 
 -- This process sweeps now, unless another has begun within a time.
@@ -77,7 +77,7 @@ BEGIN
     IF EXISTS (SELECT 1 FROM {SCHEMA}.audience WHERE until > coalesce(_steady, _now)) THEN
         RAISE EXCEPTION USING ERRCODE = '{NOT_PLAIN}', MESSAGE = 'there is a subscriber to events';
     END IF;
-    IF EXISTS (SELECT 1 FROM {SCHEMA}.waiter WHERE armed AND NOT is_full) THEN
+    IF EXISTS (SELECT 1 FROM {SCHEMA}.waiter WHERE armed) THEN
         PERFORM {SCHEMA}.wake(array_agg(queue), array_agg(number), '{}', 0, 0) FROM (
             SELECT queue, sum(CASE WHEN run_at IS NULL AND delay = 0 THEN 1 ELSE {EVERYONE} END)::bigint AS number
             FROM unnest(_queues, _run_ats, _delays) AS new (queue, run_at, delay) GROUP BY queue
@@ -86,29 +86,53 @@ BEGIN
 END $$;
 
 -- Put one plain job. (If there is one with its id, that is an error: to look first takes longer, and so does PERFORM.)
+-- It is handed to a worker that sleeps, if there is one, as the answer to the request that it would send if it were woken. The wake-up
+-- carries it if it is short; else, or should the wake-up be lost, the worker sends its request. Whoever listens has a lock while it lives.
 CREATE OR REPLACE FUNCTION {SCHEMA}.put_one(
     _id text, _task text, _queue text, _priority bigint, _max_crashes bigint, _body bytea, _options bytea, _run_at bigint,
     _delay bigint, _now bigint, _steady bigint
 ) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE locked text; heard boolean; slept boolean;
+DECLARE locked text; heard boolean; slept boolean; told text;
 BEGIN
     _now := coalesce(_now, extract(epoch FROM clock_timestamp()) * 1000);
     _run_at := coalesce(_run_at, _now + _delay);
+    locked := pg_advisory_xact_lock_shared({KEY}, {PUTS});
+    SELECT EXISTS (SELECT 1 FROM {SCHEMA}.audience WHERE until > coalesce(_steady, _now)), EXISTS (SELECT 1 FROM {SCHEMA}.waiter WHERE armed)
+    INTO heard, slept;
+    IF heard THEN RAISE EXCEPTION USING ERRCODE = '{NOT_PLAIN}', MESSAGE = 'there is a subscriber to events'; END IF;
+    IF slept AND _run_at <= _now THEN
+        WITH sleeper AS MATERIALIZED (
+            SELECT waiter.id, channel, asks, session.seq FROM {SCHEMA}.waiter JOIN {SCHEMA}.session ON session.id = about
+            WHERE armed AND asks > number AND closed IS NULL AND _queue = ANY (queues)
+                AND NOT EXISTS (SELECT 1 FROM {SCHEMA}.control) AND NOT EXISTS (SELECT 1 FROM {SCHEMA}.block_list)
+                AND NOT pg_try_advisory_xact_lock_shared(hashtextextended(channel, 0))
+            LIMIT 1 FOR UPDATE OF session SKIP LOCKED
+        ), woken AS (
+            UPDATE {SCHEMA}.waiter SET armed = FALSE FROM sleeper WHERE waiter.id = sleeper.id
+        ), holder AS (
+            UPDATE {SCHEMA}.session SET seen = coalesce(_steady, _now), seen_at = _now, number = asks, answer = ''
+            FROM sleeper WHERE session.seq = sleeper.seq
+        ), new AS (
+            INSERT INTO {SCHEMA}.job (id, task, queue, state, priority, due, created, max_crashes, body, options, token, session, turn, started)
+            SELECT _id, _task, _queue, {RUNNING}, _priority, _run_at, _now, _max_crashes, _body, _options, 1, seq, asks, _now FROM sleeper
+            RETURNING seq
+        )
+        SELECT pg_notify(channel, concat_ws(' ', sleeper.id, CASE WHEN octet_length(_body) + octet_length(coalesce(_options, '')) < {SHORT} THEN
+            json_build_array(asks, _now, _max_crashes, encode(_body, 'hex'), encode(_options, 'hex'), -_priority, _run_at, new.seq, 1, _id, _task, _queue) END))
+        FROM sleeper, new INTO told;
+        IF FOUND THEN RETURN; END IF;
+    END IF;
     INSERT INTO {SCHEMA}.job (id, task, queue, state, priority, due, created, max_crashes, body, options) VALUES (
         _id, _task, _queue, CASE WHEN _run_at > _now THEN {SCHEDULED} ELSE {READY} END, _priority, _run_at, _now, _max_crashes,
         _body, _options
     );
-    locked := pg_advisory_xact_lock_shared({KEY}, {PUTS});
-    SELECT EXISTS (SELECT 1 FROM {SCHEMA}.audience WHERE until > coalesce(_steady, _now)), EXISTS (SELECT 1 FROM {SCHEMA}.waiter WHERE armed AND NOT is_full)
-    INTO heard, slept;
-    IF heard THEN RAISE EXCEPTION USING ERRCODE = '{NOT_PLAIN}', MESSAGE = 'there is a subscriber to events'; END IF;
     IF slept THEN PERFORM {SCHEMA}.wake(ARRAY[_queue], ARRAY[CASE WHEN _run_at > _now THEN {EVERYONE} ELSE 1 END], '{}', 0, 0); END IF;
 END $$;
 
 -- Settle what is simply done, promote what has fallen due, and take from the heads of some lines. The leases, by queue, after a first
 -- row with the time of the next due job, now, the next tick, and whether the request was recorded. No row: the rules have to.
 CREATE OR REPLACE FUNCTION {SCHEMA}.exchange_plain(
-    _session text, _number bigint, _unrecorded bigint, _refs bigint[], _tokens bigint[], _began bigint[], _ended bigint[],
+    _session text, _number bigint, _unrecorded bigint, _asked bigint, _refs bigint[], _tokens bigint[], _began bigint[], _ended bigint[],
     _spent bigint[], _results bytea[], _data bytea[], _started bigint[], _queues text[], _slots bigint, _spare bigint,
     _lag bigint, _now bigint, _steady bigint
 ) RETURNS TABLE (
@@ -126,7 +150,7 @@ BEGIN
     SELECT
         seq, (SELECT due FROM {SCHEMA}.job WHERE state = {SCHEDULED} ORDER BY due LIMIT 1) AS first_due,
         (SELECT next FROM {SCHEMA}.schedule WHERE paused = 0 AND next IS NOT NULL ORDER BY next LIMIT 1) AS next_tick,
-        settles = 0 AND cardinality(_started) = 0 AND _steady < seen + coalesce((SELECT value FROM {SCHEMA}.setting WHERE name = 'max-worker-age'), {SILENT}) / 4
+        settles = 0 AND _asked = 0 AND cardinality(_started) = 0 AND _steady < seen + coalesce((SELECT value FROM {SCHEMA}.setting WHERE name = 'max-worker-age'), {SILENT}) / 4
             AND NOT EXISTS (SELECT 1 FROM {SCHEMA}.job WHERE state = {READY} AND queue = ANY (_queues))
             AND NOT EXISTS (SELECT 1 FROM {SCHEMA}.job WHERE state = {RUNNING} AND job.session = session.seq) AS idle
     FROM {SCHEMA}.session WHERE id = _session AND closed IS NULL AND number < _number AND _unrecorded < _number

@@ -23,10 +23,6 @@ SELECT newest FROM event_counter
 -- There is more to sweep: any process may begin at once.
 UPDATE upkeep SET swept = 0
 
--- name: place
--- By what a caller's connection is known to lead here.
-SELECT place FROM meta
-
 -- name: arrivals
 -- Jobs that callers have put in transactions of theirs, and that the rules have not brought in yet.
 SELECT seq, at, id, job FROM arrival ORDER BY seq LIMIT ?1 FOR UPDATE SKIP LOCKED

@@ -48,9 +48,10 @@ CREATE TABLE upkeep (one integer PRIMARY KEY CHECK (one = 1), swept bigint NOT N
 CREATE UNLOGGED TABLE waiter (
     id bigint PRIMARY KEY, channel text NOT NULL, kind bigint NOT NULL, armed boolean NOT NULL,
     pid bigint NOT NULL,             -- the server process of the connection that listens
-    is_full boolean NOT NULL,        -- it can take no more, and is woken only when a job is to stop
+    asks bigint,                     -- the number of the request that an idle worker sends when it is woken; a put may answer it
     stops bigint NOT NULL,           -- how often running jobs were to stop since it came
-    queues text[] COLLATE "C" NOT NULL, patterns text[] COLLATE "C" NOT NULL, job text COLLATE "C"
+    queues text[] COLLATE "C" NOT NULL, patterns text[] COLLATE "C" NOT NULL,
+    about text COLLATE "C"           -- a worker's session, or the job that a client waits for
 ) WITH (fillfactor = 30, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 
 -- For people: read-only by nature, stable across versions of the schema.
