@@ -173,13 +173,6 @@ class TakingWaiter(Waiter, Protocol):
 
 
 @runtime_checkable
-class NearWaiter(Waiter, Protocol):
-    """A waiter of a store where any thread may wait and then exchange: the one that will run what comes."""
-
-    near: bool
-
-
-@runtime_checkable
 class RingingWaiter(Waiter, Protocol):
     """A waiter of a store that rings a worker whose line is full for a job that is more urgent (`Take.above`)."""
 

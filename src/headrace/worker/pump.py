@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from headrace import crashpoints
 from headrace.errors import SessionGone, StaleRequest
 from headrace.records import ExchangeReply, Lease, Outcome, Take
-from headrace.store.contract import NearWaiter, RingingWaiter, TakingWaiter
+from headrace.store.contract import RingingWaiter, TakingWaiter
 from headrace.task import Task
 from headrace.values.clock import Clock, SystemClock
 from headrace.worker.executors import Executor
@@ -72,7 +72,6 @@ class Pump:
             self.session.patient_until = -math.inf  # its caller waits for its end
         self._waiter = store.waiter(session, queues)
         self._taking = self._waiter if isinstance(self._waiter, TakingWaiter) else None
-        self._near = isinstance(self._waiter, NearWaiter)
         self._ringing = self._waiter if isinstance(self._waiter, RingingWaiter) else None
         self.leases = Leases(self.session, self._waiter, ledger, slots=slots, max_jobs=max_jobs)
         self._reports = Reports(self.session, self.leases, app.payload_limit)
@@ -297,7 +296,7 @@ class Pump:
             leases.asleep = False
             return
         if self._may_wait_elsewhere():
-            self._threads.lend_thread(self._wait_then_exchange if self._near else self._wait_and_take)
+            self._threads.lend_thread(self._wait_and_take)
         else:
             self._wait()
 
@@ -320,15 +319,8 @@ class Pump:
     def _may_wait_elsewhere(self) -> bool:
         """Only with nothing in hand: nothing else that there is to do may wait for the store's answer."""
         leases = self.leases
-        return (self._near or self._taking is not None) and not (
-            leases.in_hand or leases.stopping or self._burst or self._reports.waiting
-        )
-
-    def _wait_then_exchange(self) -> None:
-        """Done by a thread that can run what comes, while the pump rests: so there is no hand-over in between."""
-        self._wait()
-        if self._wants_more and not self.leases.closed:
-            self._exchange()
+        busy = leases.in_hand or leases.stopping or self._burst or self._reports.waiting
+        return self._taking is not None and not busy
 
     def _wait_and_take(self) -> None:
         """Have the store hand out work in the moment that there is some, and run it: there is no hand-over between news
