@@ -174,6 +174,32 @@ def test_a_user_who_may_not_block_asks_as_before(server: Server) -> None:
             assert [lease.id for lease in store.run(sleeper.request()).leases] == ["a"]
 
 
+@pytest.mark.parametrize("command", ["blpop", "subscribe"])
+def test_a_user_who_lacks_a_right_sleeps_all_the_same(server: Server, command: str) -> None:
+    """It returned at once, and an idle worker asked thousands of times a second."""
+    user = f"without-{command}"
+    with server.client() as admin:
+        admin.execute_command("ACL", "SETUSER", user, "on", "nopass", "~*", "&*", "+@all", f"-{command}")
+    place = server.url.replace("unix://", f"unix://{user}@").replace("redis://", f"redis://{user}@")
+    slept = threading.Event()
+
+    def meanwhile() -> float:
+        slept.set()
+        return 3600.0
+
+    with closing(RedisStore(f"{place}?ns={user}")) as store:
+        sleeper = Blocked(store)
+        with closing(sleeper.ear):
+            sleeper.ear.wait_and_run(sleeper.request(), within(0.01))  # finds out what it may not
+            aside = threading.Thread(target=sleeper.ear.wait_and_run, args=(sleeper.request(), meanwhile), daemon=True)
+            aside.start()
+            assert slept.wait(10)
+            assert aside.is_alive()
+            put(store, "a")
+            aside.join(10)
+            assert not aside.is_alive()
+
+
 def test_it_is_never_longer_than_a_sleeper_goes_without_asking(
     lone: RedisStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

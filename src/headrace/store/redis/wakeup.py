@@ -352,6 +352,7 @@ class WorkerWaiter(RedisWaiter):
         None: that could not be done, or it is not known whether it was. The request must be one that can be repeated.
         """
         if self._connection is None or not self._may_block:  # no hint would reach us, or we may not do this
+            self._wait_apart(meanwhile)
             return None
         try:
             if self._line is None:
@@ -368,6 +369,13 @@ class WorkerWaiter(RedisWaiter):
             pass
         self._hang_up_line()
         return None
+
+    def _wait_apart(self, meanwhile: Callable[[], float | None]) -> None:
+        """Wait as others do, for a hint or until there is an answer to the question."""
+        while (pause := meanwhile()) is not None:
+            began = time.monotonic()
+            if self.wait(pause) or time.monotonic() - began < pause:  # news, or a poke
+                return
 
     def _drop_hints(self) -> None:
         """What was published has rung the bell, too."""
