@@ -167,6 +167,26 @@ def test_a_process_per_job(
     assert job_of(client, first).worker_name == ""
 
 
+STOPPED_BY_A_THREAD = SCRIPT.replace("0.05", "3600.0").replace(
+    "worker.run()",
+    "import os, threading\nthreading.Thread(target=lambda: (os.read(0, 1), worker.stop())).start()\nworker.run()",
+)
+
+
+@pytest.mark.usefixtures("testimony")
+def test_another_thread_stops_a_worker_that_sleeps(client: Client, server: Server, tmp_path: Path) -> None:
+    jid = put(client, "Litter")
+    arguments = arguments_of("per-job", server, tmp_path / "base", script=STOPPED_BY_A_THREAD)
+    with subprocess.Popen(arguments, env=environment(), stdin=subprocess.PIPE) as worker:
+        try:
+            eventually(lambda: job_of(client, jid).state == "complete", "nothing is left to do")
+            eventually(lambda: not children_of(worker.pid), "nor anything to hear of")
+            worker.communicate(b"\n", timeout=20)
+            assert worker.returncode == 0
+        finally:
+            worker.kill()
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGQUIT, signal.SIGTERM], ids=lambda number: number.name)
 def test_a_signal_to_all_processes_lets_jobs_finish(

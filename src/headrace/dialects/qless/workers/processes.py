@@ -180,8 +180,9 @@ class ForkPerJobWorker(Worker):
             os.close(writer)
 
     def _wait(self, listener: Listener, reader: int) -> None:
-        """For the end of a child, for news of a lost job, for the next look at the queues."""
-        ready = readable([reader, *listener.descriptors], self.options.interval)
+        """For the end of a child, for news of a lost job, for the next look at the queues; and to be told to stop."""
+        told = [] if self._stop.is_set() else [self._stop.reader]
+        ready = readable([reader, *told, *listener.descriptors], self.options.interval)
         if reader in ready:
             with suppress(BlockingIOError):
                 os.read(reader, 4096)
