@@ -74,15 +74,20 @@ def ids(reply: ExchangeReply) -> list[str]:
     return [lease.id for lease in reply.leases]
 
 
-def test_the_wake_up_brings_the_job_along(
-    store: PostgresStore, worker: Worker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sleeping = worker.sleep()
+@pytest.fixture
+def called(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The functions that the worker calls from now on."""
     called: list[str] = []
     function = worker.store.database.function
     monkeypatch.setattr(
         worker.store.database, "function", lambda name, values: called.append(name) or function(name, values)
     )
+    return called
+
+
+def test_the_wake_up_brings_the_job_along(store: PostgresStore, worker: Worker, called: list[str]) -> None:
+    sleeping = worker.sleep()
+    called.clear()
     (job,) = jobs(body=b'{"a": 1}', options=b'{"retries":1}', priority=3, max_crashes=7)
     store.run(store.put([job]))
     (lease,) = sleeping.answer().leases
@@ -212,6 +217,17 @@ def test_each_put_finds_another_sleeper(
         (surplus,) = jobs()
         store.run(store.put([surplus]))
         assert state_of(stranger, surplus) == READY
+
+
+def test_a_busy_worker_hears_what_is_said_and_arms_nothing(
+    store: PostgresStore, worker: Worker, called: list[str]
+) -> None:
+    worker.waiter.arm()
+    assert called == ["arm"]
+    assert not worker.waiter.wait(0)
+    store.run(store.put(jobs()))
+    wait_until(lambda: worker.waiter.wait(0))
+    assert called == ["arm"]
 
 
 def test_a_worker_in_company_is_told_by_a_thread(

@@ -20,6 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from typing import TypeAlias
 from weakref import WeakValueDictionary
 
 import psycopg
@@ -39,6 +40,7 @@ from headrace.store.sql.settle import Request
 from headrace.store.wakeup import Left, Pokes, areadable, left_of, readable
 from headrace.values.glob import any_fits, as_regex, is_glob
 
+Look: TypeAlias = Callable[[], bool]
 LOOK_SECONDS = 10
 """A waiter looks by itself now and then, should a wake-up have been lost."""
 SHORTEST, LONGEST = 0.005, 0.25
@@ -61,8 +63,7 @@ class Wakeups:
         self.thread: threading.Thread | None = None
         self._common = f"headrace {database.schema}"[:63]  # callers' transactions notify of a queue that has work
         self._sleepers: WeakValueDictionary[int, Sleeper] = WeakValueDictionary()
-        self._workers: WeakValueDictionary[str | None, Sleeper] = WeakValueDictionary()
-        """By session."""
+        self._workers: WeakValueDictionary[str | None, Sleeper] = WeakValueDictionary()  # by session
         self._lock = reentrant_lock()
         self._stop = Pokes()
         self._wire: Wire | None = None
@@ -78,9 +79,7 @@ class Wakeups:
                 self._deaf = not self._connect()
             return self._deaf
 
-    def waiter(
-        self, kind: int, look: Callable[[], bool], about: str | None = None, queues: Sequence[str] = ()
-    ) -> Sleeper:
+    def waiter(self, kind: int, look: Look, about: str | None = None, queues: Sequence[str] = ()) -> Sleeper:
         sleeper = Sleeper(self, kind, look, about, queues)
         if not self.deaf:
             self._sleepers[sleeper.id] = sleeper
@@ -118,8 +117,6 @@ class Wakeups:
         except psycopg.Error:
             self.start()  # it finds out what is wrong, and connects again
 
-    # -- the connection --
-
     def _connect(self) -> bool:
         """False: a pooler is in between, and what is meant for this connection would reach another."""
         wire = self.database.connect()
@@ -151,8 +148,7 @@ class Wakeups:
                     self._hear(wire)
             except (psycopg.Error, HeadraceError, OSError, ValueError):  # the server is gone: be back when it is
                 if wire is not None:
-                    self._wire, self.pid = None, 0
-                    wire.close()
+                    self._hang_up()
                     for sleeper in list(self._sleepers.values()):
                         sleeper.wake()
                 readable([self._stop.reader], pause)
@@ -175,9 +171,13 @@ class Wakeups:
         self._stop.poke()
         if self.thread is not None and self.thread is not threading.current_thread():
             self.thread.join()
-        if self._wire is not None:
-            self._wire.close()
-            self._wire = None
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        with self._lock:  # not while another thread reads
+            wire, self._wire, self.pid = self._wire, None, 0
+            if wire is not None:
+                wire.close()
 
     def leave_to_parent(self) -> None:
         """In a child: the thread is not there, and connection and waiters are the parent's."""
@@ -189,9 +189,7 @@ class Wakeups:
 class Sleeper:
     """A waiter. `about`: the session of a worker, which serves `queues`; or the job that a client waits for."""
 
-    def __init__(
-        self, wakeups: Wakeups, kind: int, look: Callable[[], bool], about: str | None, queues: Sequence[str]
-    ) -> None:
+    def __init__(self, wakeups: Wakeups, kind: int, look: Look, about: str | None, queues: Sequence[str]) -> None:
         self.id = random.getrandbits(62)
         self.queues = queues
         self.full = False
@@ -225,6 +223,8 @@ class Sleeper:
             self._arm()
 
     def wait(self, timeout: float | None) -> bool:
+        if timeout == 0:  # a busy worker hears what has been said, and arms nothing
+            self._wakeups.watch(self._pokes.reader, 0.0)
         return self._sleep(left_of(timeout))
 
     async def wait_async(self, timeout: float | None) -> bool:
