@@ -18,6 +18,7 @@ table with the dialect's page and with what the store does.
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, Protocol, Self, TypeVar
@@ -176,11 +177,11 @@ def once_per_task(make: Callable[[Task[Any, Any]], T]) -> Callable[[Task[Any, An
     return of
 
 
-class Closing:
+class Closing(ABC):
     """What a `with` block closes at its end."""
 
-    def close(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def close(self) -> None: ...
 
     def __enter__(self) -> Self:
         return self

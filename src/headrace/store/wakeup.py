@@ -16,9 +16,9 @@ Left: TypeAlias = Callable[[], float | None]
 
 
 def left_of(timeout: float | None) -> Left:
-    """What is left of a time-out that begins now. Where there is none, it is a day at a time."""
+    """What is left of a time-out that begins now; without one it never ends."""
     end = math.inf if timeout is None else time.monotonic() + timeout
-    return lambda: min(left, 86_400) if (left := end - time.monotonic()) > 0 else None
+    return lambda: left if (left := end - time.monotonic()) > 0 else None
 
 
 def readable(descriptors: Iterable[int], seconds: float | None) -> list[int]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from headrace.store.postgres.store import PostgresStore
 
 READY, RUNNING = 1, 2
-LONG_OPTIONS = b'{"headers": {"text": "%s"}}' % (b"x" * 2_000)
+LONG_OPTIONS = b'{"headers": {"text": "%s"}}' % (b"x" * 4_000)
 
 
 @pytest.fixture
@@ -127,6 +127,18 @@ def test_a_job_that_did_not_come_along_is_the_answer_to_the_request(
     assert ids(worker.ask()) == [job.id]
 
 
+def test_a_name_that_is_longer_than_a_wake_up(
+    store: PostgresStore, worker: Worker, stranger: psycopg.Connection[Any]
+) -> None:
+    """The app refuses such names, but a put must not fail of what it tells others."""
+    sleeping = worker.sleep()
+    (job,) = jobs(task="\x01" * 1_500)
+    store.run(store.put([job]))
+    assert state_of(stranger, job) == RUNNING
+    assert sleeping.answer() is None
+    assert ids(worker.ask()) == [job.id]
+
+
 def test_a_late_wake_up_hands_nothing_out_twice(
     store: PostgresStore, worker: Worker, stranger: psycopg.Connection[Any]
 ) -> None:
@@ -158,17 +170,19 @@ def test_a_request_that_was_answered_is_not_answered_again(
 @pytest.mark.parametrize(
     "hinder",
     [
-        lambda store, _: store.run(store.pause("default")),
-        lambda store, _: store.run(store.block("task")),
-        lambda store, worker: store.run(store.close_session(worker.session.id)),
+        lambda worker, _: worker.store.run(worker.store.pause("default")),
+        lambda worker, _: worker.store.run(worker.store.block("task")),
+        lambda worker, _: worker.store.run(worker.store.close_session(worker.session.id)),
+        # Its connection has gone, and with it the lock on the name of its channel. Its row stays until the next sweep.
+        lambda _, stranger: stranger.execute("UPDATE waiter SET channel = 'of the dead'"),
     ],
-    ids=["a paused queue", "a blocked task", "a session that is closed"],
+    ids=["a paused queue", "a blocked task", "a session that is closed", "a process that died"],
 )
 def test_what_can_not_be_taken_is_not_handed_over(
-    store: PostgresStore, worker: Worker, stranger: psycopg.Connection[Any], hinder: Callable[[Any, Worker], object]
+    store: PostgresStore, worker: Worker, stranger: psycopg.Connection[Any], hinder: Callable[[Worker, Any], object]
 ) -> None:
     sleeping = worker.sleep()
-    hinder(store, worker)
+    hinder(worker, stranger)
     stranger.execute("UPDATE waiter SET armed = TRUE")
     (job,) = jobs()
     store.run(store.put([job]))
@@ -187,19 +201,6 @@ def test_only_what_is_due_and_served_is_handed_over(
     store.run(store.put([later]))
     assert state_of(stranger, later) == 0
     assert sleeping.answer() is None, "a job that falls due later is news to all"
-
-
-def test_a_process_that_died_is_handed_nothing(
-    store: PostgresStore, worker: Worker, stranger: psycopg.Connection[Any]
-) -> None:
-    """Its connection has gone, and with it the lock on the name of its channel. Its row stays until the next sweep."""
-    sleeping = worker.sleep()
-    stranger.execute("UPDATE waiter SET channel = 'of the dead'")
-    (job,) = jobs()
-    store.run(store.put([job]))
-    assert state_of(stranger, job) == READY
-    worker.waiter.poke()
-    assert sleeping.answer() is None
 
 
 def test_each_put_finds_another_sleeper(

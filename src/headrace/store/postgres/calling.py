@@ -72,27 +72,24 @@ def check(connection: Any) -> str:
 
 
 def _psycopg(connection: Any, call: Call) -> str:
-    cursor = connection.cursor(row_factory=tuple_row)
-    if connection.info.transaction_status:
-        with connection.transaction():  # a savepoint
-            return str(cursor.execute(*_spelled(connection, call)).fetchone()[0])
+    cursor, inside = connection.cursor(row_factory=tuple_row), connection.info.transaction_status
     try:
-        return str(cursor.execute(*_spelled(connection, call)).fetchone()[0])
+        with connection.transaction() if inside else nullcontext():  # a savepoint
+            return str(cursor.execute(*_spelled(connection, call)).fetchone()[0])
     except BaseException:
-        if not connection.broken:
+        if not inside and not connection.broken:
             connection.rollback()  # there was nothing in this transaction before
         raise
 
 
 async def _psycopg_async(connection: Any, call: Call) -> str:
-    cursor = connection.cursor(row_factory=tuple_row)
-    if connection.info.transaction_status:
-        async with connection.transaction():
-            return str((await (await cursor.execute(*_spelled(connection, call))).fetchone())[0])
+    cursor, inside = connection.cursor(row_factory=tuple_row), connection.info.transaction_status
     try:
-        return str((await (await cursor.execute(*_spelled(connection, call))).fetchone())[0])
+        async with connection.transaction() if inside else nullcontext():
+            await cursor.execute(*_spelled(connection, call))
+            return str((await cursor.fetchone())[0])
     except BaseException:
-        if not connection.broken:
+        if not inside and not connection.broken:
             await connection.rollback()
         raise
 

@@ -31,8 +31,8 @@ NOT_PLAIN = "HR002"
 """The code of the error by which a function takes back what it has written."""
 NOT_HERE = "HR003"
 """The code of the error by which a function says that a caller's connection leads to another database."""
-SHORT = 2_000
-"""Bytes of arguments and options, at most, that go along with a wake-up. It has room for 8,000, and three names."""
+SHORT = 7_800
+"""Bytes of a job that go along with a wake-up, at most, however its names are escaped: there is room for 8,000."""
 WORKER, CLIENT, SUBSCRIBER = range(3)
 """`waiter.kind`."""
 _CONSTANTS = {

@@ -34,7 +34,8 @@ BEGIN
     END IF;
 END $$;
 
--- A waiter goes to sleep, armed unless it is a worker that can take no more: that is woken only when a job is to stop. Once it has the lock alone, whatever was put before is there to be seen, and whatever is put later sees it.
+-- A waiter goes to sleep. Once it has the lock alone, whatever was put before is there to be seen, and whatever is put later sees it.
+-- A worker that can take no more is not armed, and is woken only when a job is to stop.
 CREATE OR REPLACE FUNCTION {SCHEMA}.arm(
     _id bigint, _channel text, _pid bigint, _kind bigint, _armed bigint, _asks bigint, _queues text[], _patterns text[], _about text
 ) RETURNS bigint LANGUAGE sql AS $$
@@ -117,9 +118,10 @@ BEGIN
             SELECT _id, _task, _queue, {RUNNING}, _priority, _run_at, _now, _max_crashes, _body, _options, 1, seq, asks, _now FROM sleeper
             RETURNING seq
         )
-        SELECT pg_notify(channel, concat_ws(' ', sleeper.id, CASE WHEN octet_length(_body) + octet_length(coalesce(_options, '')) < {SHORT} THEN
-            json_build_array(asks, _now, _max_crashes, encode(_body, 'hex'), encode(_options, 'hex'), -_priority, _run_at, new.seq, 1, _id, _task, _queue) END))
-        FROM sleeper, new INTO told;
+        SELECT pg_notify(channel, concat_ws(' ', sleeper.id, CASE
+            WHEN 2 * (octet_length(_body) + octet_length(coalesce(_options, ''))) + 6 * octet_length(_id || _task || _queue) < {SHORT} THEN
+            json_build_array(asks, _now, _max_crashes, encode(_body, 'hex'), encode(_options, 'hex'), -_priority, _run_at, new.seq, 1, _id, _task, _queue)
+        END)) FROM sleeper, new INTO told;
         IF FOUND THEN RETURN; END IF;
     END IF;
     INSERT INTO {SCHEMA}.job (id, task, queue, state, priority, due, created, max_crashes, body, options) VALUES (
