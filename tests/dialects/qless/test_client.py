@@ -183,6 +183,19 @@ def test_dependencies_tags_tracking_priority_log(client: Client) -> None:
     assert client.jobs.get() == []
 
 
+def test_what_the_server_refuses_is_not_assigned(client: Client) -> None:
+    queue = client.queues["q"]
+    queue.recur(Mail, {"n": 1}, 60, jid="r")
+    again = client.jobs["r"]
+    assert isinstance(again, RecurringJob)
+    before = again.klass_name, again.priority, again.interval
+    again.cancel()
+    for name, value in (("klass", "other.Job"), ("priority", 9), ("interval", 5)):
+        with pytest.raises(QlessException):
+            setattr(again, name, value)
+    assert (again.klass_name, again.priority, again.interval) == before
+
+
 def test_recurring(client: Client) -> None:
     queue = client.queues["q"]
     assert queue.recur(Mail, {"n": 1}, 60, offset=100, priority=2, tags=["t"], jid="r", backlog=3) == "r"

@@ -209,8 +209,8 @@ class RecurringJob(BaseJob):
             super().__setattr__(name, value)
             return
         if name == "klass":
+            self.client("recur.update", self.jid, "klass", name_of(value))
             self.klass_name = name_of(value)
-            self.client("recur.update", self.jid, "klass", self.klass_name)
         elif name == "priority":
             self.client("recur.update", self.jid, "priority", self.client.signed(value))
             self._priority = value
