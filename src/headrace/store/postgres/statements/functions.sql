@@ -119,7 +119,7 @@ BEGIN
             RETURNING seq
         )
         SELECT pg_notify(channel, concat_ws(' ', sleeper.id, CASE
-            WHEN 2 * (octet_length(_body) + octet_length(coalesce(_options, ''))) + 6 * octet_length(_id || _task || _queue) < {SHORT} THEN
+            WHEN (octet_length(_body) + octet_length(coalesce(_options, ''))) * 2 + octet_length(_id || _task || _queue) * 6 < {SHORT} THEN
             json_build_array(asks, _now, _max_crashes, encode(_body, 'hex'), encode(_options, 'hex'), -_priority, _run_at, new.seq, 1, _id, _task, _queue)
         END)) FROM sleeper, new INTO told;
         IF FOUND THEN RETURN; END IF;
