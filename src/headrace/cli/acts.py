@@ -9,7 +9,7 @@ import click
 from msgspec import to_builtins
 
 from headrace.cli import exits, visible
-from headrace.cli.options import existing_app, json_option, store_options
+from headrace.cli.options import Asked, common_options
 from headrace.cli.output import show_json
 from headrace.cli.selecting import Bounds, Filters, act_on_many, check_choice, many_options
 from headrace.ops import act
@@ -26,9 +26,8 @@ def acting_command(name: str) -> Callable[[F], click.Command]:
     """A command on jobs that are named by their ids, or by filters."""
 
     def decorate(function: F) -> click.Command:
-        command = json_option(many_options(function))
-        command = click.argument("ids", metavar="[ID...]", nargs=-1)(store_options(command))
-        return click.command(name)(command)
+        command = common_options(many_options(function))
+        return click.command(name)(click.argument("ids", metavar="[ID...]", nargs=-1)(command))
 
     return decorate
 
@@ -100,32 +99,21 @@ def requeue_command(to: str | None, **given: Any) -> None:
     _act(act.requeue(to), **given)
 
 
-def _act(
-    verb: Verb,
-    ids: tuple[str, ...],
-    store: str | None,
-    app_path: str | None,
-    as_json: bool,
-    filters: Filters,
-    bounds: Bounds,
-) -> None:
+def _act(verb: Verb, ids: tuple[str, ...], asked: Asked, filters: Filters, bounds: Bounds) -> None:
     check_choice(ids, filters)
-    with existing_app(store, app_path) as app:
+    with asked.app() as app:
         if filters.given:
-            act_on_many(app, verb, filters, bounds, as_json)
+            act_on_many(app, verb, filters, bounds, asked.as_json)
             return
         acted = act.to_jobs(app, verb, whole_ids(app, ids))
-    report(acted, as_json)
+    report(acted, asked.as_json)
 
 
 @click.command("take-back")
 @click.argument("ids", metavar="ID...", nargs=-1, required=True)
 @to_option
-@store_options
-@json_option
-def take_back_command(
-    ids: tuple[str, ...], to: str | None, store: str | None, app_path: str | None, as_json: bool
-) -> None:
+@common_options
+def take_back_command(ids: tuple[str, ...], to: str | None, asked: Asked) -> None:
     """Take running jobs away from their workers.
 
     They go back in line. No attempt is spent. The worker stops its run, and the outcome of that does not count.
@@ -135,9 +123,9 @@ def take_back_command(
       headrace take-back 01a1dd94962e700582fd831738a1847e
       headrace take-back 01a1dd94962e700582fd831738a1847e --to slow
     """
-    with existing_app(store, app_path) as app:
+    with asked.app() as app:
         acted = act.to_jobs(app, act.take_back(to), whole_ids(app, ids))
-    report(acted, as_json)
+    report(acted, asked.as_json)
 
 
 def report(acted: Sequence[Acted | ScheduleActed], as_json: bool, key: str = "jobs") -> None:

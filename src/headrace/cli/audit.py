@@ -5,17 +5,16 @@ from __future__ import annotations
 import click
 from msgspec import to_builtins
 
-from headrace.cli.options import existing_app, json_option, store_options
+from headrace.cli.options import Asked, common_options
 from headrace.cli.output import show_json, show_table
 from headrace.ops.audit import trail
 
 
 @click.command("audit")
-@store_options
-@json_option
+@common_options
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="How many acts.")
 @click.option("--before", metavar="NUMBER", help="Acts before the one with this number.")
-def audit_command(store: str | None, app_path: str | None, as_json: bool, limit: int, before: str | None) -> None:
+def audit_command(asked: Asked, limit: int, before: str | None) -> None:
     """Show what operators have done, the newest first.
 
     Every command that acts leaves a line: who, what, and about which jobs, queue, schedule or setting. The last 10,000
@@ -25,9 +24,9 @@ def audit_command(store: str | None, app_path: str | None, as_json: bool, limit:
     Example:
       headrace audit --limit 10
     """
-    with existing_app(store, app_path) as app:
+    with asked.app() as app:
         lines = trail(app, limit, before)
-    if as_json:
+    if asked.as_json:
         show_json({"acts": to_builtins(lines)})
         return
     if not lines:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from headrace.cli import visible
-from headrace.cli.options import existing_app, json_option, store_options
+from headrace.cli.options import Asked, common_options
 from headrace.cli.output import show_json, show_table
 from headrace.ops import blocks
 from headrace.ops.documents import document, epoch_ms
@@ -16,11 +16,8 @@ from headrace.values.text import ago, now_ms
 @click.argument("task", required=False)
 @click.option("--reason", default="", help="The reason, shown by 'why' and in the list.")
 @click.option("--by", default=None, help="Who blocks it. [default: $HEADRACE_OPERATOR, or your user and machine]")
-@store_options
-@json_option
-def block_command(
-    task: str | None, reason: str, by: str | None, store: str | None, app_path: str | None, as_json: bool
-) -> None:
+@common_options
+def block_command(task: str | None, reason: str, by: str | None, asked: Asked) -> None:
     """Keep the jobs of a task from running, on all workers; or list such tasks.
 
     A job that a worker meets in line becomes blocked, and the worker goes on behind it. What runs goes on. The jobs
@@ -34,12 +31,12 @@ def block_command(
     """
     if task is None and (reason or by is not None):
         raise click.UsageError("Which task? Write: headrace block TASK --reason ...")
-    with existing_app(store, app_path) as app:
+    with asked.app() as app:
         if task is None:
-            _show(blocks.blocks(app), as_json)
+            _show(blocks.blocks(app), asked.as_json)
             return
         change = blocks.block(app, task, reason, by)
-    if as_json:
+    if asked.as_json:
         show_json(document(change))
     else:
         again = f"{task} was blocked already. Its reason is the new one."
@@ -48,9 +45,8 @@ def block_command(
 
 @click.command("unblock")
 @click.argument("task")
-@store_options
-@json_option
-def unblock_command(task: str, store: str | None, app_path: str | None, as_json: bool) -> None:
+@common_options
+def unblock_command(task: str, asked: Asked) -> None:
     """Let the jobs of a blocked task run again.
 
     Those that were kept back are in line where they were, with the time at which they were due.
@@ -59,9 +55,9 @@ def unblock_command(task: str, store: str | None, app_path: str | None, as_json:
     Example:
       headrace unblock shop.mail:send
     """
-    with existing_app(store, app_path) as app:
+    with asked.app() as app:
         change = blocks.unblock(app, task)
-    if as_json:
+    if asked.as_json:
         show_json(document(change))
     else:
         click.echo(visible(f"{task} is no longer blocked." if change.changed else f"{task} was not blocked."))

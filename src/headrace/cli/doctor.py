@@ -7,15 +7,14 @@ from typing import Any
 import click
 
 from headrace.cli import exits, visible
-from headrace.cli.options import DURATION, NAMES, existing_app, json_option, store_options
+from headrace.cli.options import DURATION, NAMES, Asked, common_options
 from headrace.cli.output import show_fields, show_json
 from headrace.ops.doctor import diagnose, health
 from headrace.ops.documents import document
 
 
 @click.command("doctor")
-@store_options
-@json_option
+@common_options
 @click.option("--repair", is_flag=True, help="First put right what can be put right without harm, and say what.")
 @click.option(
     "--orphan-after",
@@ -24,9 +23,7 @@ from headrace.ops.documents import document
     help="With --repair: also put back jobs that other implementations took this long ago and never finished.",
 )
 @click.option("--alone", is_flag=True, help="With --repair: no other implementation runs; its marks are left-overs.")
-def doctor_command(
-    store: str | None, app_path: str | None, as_json: bool, repair: bool, orphan_after: int | None, alone: bool
-) -> None:
+def doctor_command(asked: Asked, repair: bool, orphan_after: int | None, alone: bool) -> None:
     """Examine the store and say what is wrong.
 
     What it promises, how big it is, who works on it. Exit code 1 when something needs attention: workers that are dead
@@ -39,11 +36,11 @@ def doctor_command(
       headrace doctor --store sqlite:////var/lib/shop/jobs.db
       headrace doctor --store gearmonkey+redis://localhost/0 --repair --orphan-after 1h
     """
-    with existing_app(store, app_path) as app:
+    with asked.app() as app:
         seconds = None if orphan_after is None else orphan_after / 1000
         found = diagnose(app, repair=repair, orphan_after=seconds, alone=alone)
     facts = document(found)
-    if as_json:
+    if asked.as_json:
         show_json(facts)
     else:
         _show(facts)
@@ -73,10 +70,9 @@ def _words(value: Any) -> str:
 
 
 @click.command("health")
-@store_options
-@json_option
+@common_options
 @click.option("--queues", type=NAMES, help="Only a worker that listens to all of these counts.")
-def health_command(store: str | None, app_path: str | None, as_json: bool, queues: tuple[str, ...] | None) -> None:
+def health_command(asked: Asked, queues: tuple[str, ...] | None) -> None:
     """For container health checks: is a worker of this host alive?
 
     Exit code 0 if one is, 1 if not, 3 if the store cannot be asked.
@@ -85,9 +81,9 @@ def health_command(store: str | None, app_path: str | None, as_json: bool, queue
     Example (Dockerfile):
       HEALTHCHECK CMD headrace health --store sqlite:////data/jobs.db
     """
-    with existing_app(store, app_path) as app:
+    with asked.app() as app:
         found = health(app, queues or ())
-    if as_json:
+    if asked.as_json:
         show_json(document(found))
     elif found.healthy:
         click.echo(f"healthy: {', '.join(sorted({worker.name for worker in found.workers}))}")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.cli.acts import report
-from headrace.cli.options import existing_app, given_options, job_options, json_option, store_options
+from headrace.cli.options import Asked, common_options, given_options, job_options
 from headrace.cli.selecting import Bounds, Filters, act_on_many, check_choice, many_options
 from headrace.errors import ArgumentsError, ConfigurationError
 from headrace.ops.edit import JobEdit, edit, verb
@@ -38,8 +38,7 @@ OF_JOBS = editable("job")
 )
 @click.option("--add-tag", "tags", metavar="TAG", multiple=True, help="Add this tag. May be repeated.")
 @click.option("--remove-tag", "untags", metavar="TAG", multiple=True, help="Remove this tag. May be repeated.")
-@store_options
-@json_option
+@common_options
 @many_options
 def edit_command(
     ids: tuple[str, ...],
@@ -50,9 +49,7 @@ def edit_command(
     remove: tuple[str, ...],
     tags: tuple[str, ...],
     untags: tuple[str, ...],
-    store: str | None,
-    app_path: str | None,
-    as_json: bool,
+    asked: Asked,
     filters: Filters,
     bounds: Bounds,
     **written: Any,
@@ -76,7 +73,7 @@ def edit_command(
     if not (changes or arguments or add or remove or tags or untags):
         raise click.UsageError("What is to change? See headrace edit --help.")
     check_choice(ids, filters)
-    with _app(store, app_path, tz) as app:
+    with _app(asked, tz) as app:
         wanted = JobEdit(
             changes=changes,
             arguments=partial(_call, app, arguments) if arguments else None,
@@ -84,12 +81,12 @@ def edit_command(
         )  # fmt: skip
         try:
             if filters.given:
-                act_on_many(app, verb(app, wanted), filters, bounds, as_json)
+                act_on_many(app, verb(app, wanted), filters, bounds, asked.as_json)
                 return
             acted = edit(app, whole_ids(app, ids), wanted)
         except (ArgumentsError, ConfigurationError) as error:
             raise click.UsageError(str(error)) from None
-    report(acted, as_json)
+    report(acted, asked.as_json)
 
 
 def _json(text: str) -> Any:
@@ -100,16 +97,13 @@ def _json(text: str) -> Any:
 
 
 @contextmanager
-def _app(store: str | None, app_path: str | None, tz: str) -> Iterator[Headrace]:
+def _app(asked: Asked, tz: str) -> Iterator[Headrace]:
     """An app that reads times in this zone, with the tasks of the one that was named."""
     from headrace.app import Headrace
-    from headrace.loading import load_app
 
-    with existing_app(store, app_path) as opened:
+    with asked.app(with_tasks=True) as opened:
         app = Headrace(opened.url, tz=tz)
-        if app_path:
-            named = load_app(app_path)
-            app.tasks, app.payload_limit = named.tasks, named.payload_limit
+        app.tasks, app.payload_limit = opened.tasks, opened.payload_limit
         app.use_store(opened.store)
         yield app
 

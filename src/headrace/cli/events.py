@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace.cli import visible
-from headrace.cli.options import DURATION, existing_app, json_option, store_options
+from headrace.cli.options import DURATION, Asked, common_options
 from headrace.cli.output import STYLES, show_json
 from headrace.errors import ConfigurationError
 from headrace.ops.documents import epoch_ms
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
 
 @click.command("events")
-@store_options
-@json_option
+@common_options
 @click.option("--job", metavar="ID", help="Only of this job.")
 @click.option("--queue", metavar="GLOB", help="Only of these queues.")
 @click.option("--task", metavar="GLOB", help="Only of these tasks, as in 'shop.mail:*'.")
@@ -27,9 +26,7 @@ if TYPE_CHECKING:
 @click.option("--tracked", is_flag=True, help="Only of tracked jobs.")
 @click.option("--timeout", type=DURATION, help="End after so long without an event, as in 10s.")
 def events_command(
-    store: str | None,
-    app_path: str | None,
-    as_json: bool,
+    asked: Asked,
     job: str | None,
     queue: str | None,
     task: str | None,
@@ -48,13 +45,13 @@ def events_command(
       headrace events --json | jq .job
     """
     kinds, seconds = None if what is None else what.split(","), None if timeout is None else timeout / 1000
-    with existing_app(store, app_path) as app:
+    with asked.app() as app:
         try:
             following = app.events(job=job, queue=queue, task=task, what=kinds, tracked=tracked, timeout=seconds)
         except ConfigurationError as error:
             raise click.BadParameter(str(error), param_hint="--what") from None
         with following as events:
-            _show(events, as_json)
+            _show(events, asked.as_json)
 
 
 def _show(events: Events, as_json: bool) -> None:

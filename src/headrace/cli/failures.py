@@ -8,7 +8,7 @@ import click
 
 from headrace.cli import exits
 from headrace.cli.jobs import show_jobs
-from headrace.cli.options import existing_app, json_option, store_options
+from headrace.cli.options import Asked, common_options
 from headrace.cli.output import show_json, show_table
 from headrace.ops import look
 from headrace.ops.documents import document, epoch_ms, job_document
@@ -22,20 +22,11 @@ if TYPE_CHECKING:
 
 @click.command("failures")
 @click.argument("group", required=False)
-@store_options
-@json_option
+@common_options
 @click.option("--queue", help="Only of this queue.")
 @click.option("--task", help="Only of this task, by its full name.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="At most so many.")
-def failures_command(
-    group: str | None,
-    store: str | None,
-    app_path: str | None,
-    as_json: bool,
-    queue: str | None,
-    task: str | None,
-    limit: int,
-) -> None:
+def failures_command(group: str | None, asked: Asked, queue: str | None, task: str | None, limit: int) -> None:
     """Count failed jobs by what went wrong.
 
     A group is the kind of exception, or what the task said with Fail(group). FIRST and LAST are when a job failed so,
@@ -49,12 +40,12 @@ def failures_command(
       headrace revive --group ValueError
     """
     wanted = Filter(states=(State.FAILED,), queue=queue, task=task, group=group, limit=limit)
-    with existing_app(store, app_path) as app:
+    with asked.app() as app:
         if group is None:
-            _show_groups(look.failures(app, queue=queue, task=task, limit=limit), as_json)
+            _show_groups(look.failures(app, queue=queue, task=task, limit=limit), asked.as_json)
             return
         jobs = look.jobs(app, Selection(wanted=wanted)).jobs
-    if as_json:
+    if asked.as_json:
         show_json({"group": group, "jobs": [job_document(job) for job in jobs]})
     elif jobs:
         show_jobs(jobs)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli.options import existing_app, json_option, store_options
+from headrace.cli.options import Asked, common_options
 from headrace.cli.output import console, show_fields, show_json, show_table, text_of
 from headrace.cli.selecting import Filters, filter_options
 from headrace.errors import ConfigurationError
@@ -22,22 +22,14 @@ if TYPE_CHECKING:
 
 
 @click.command("jobs")
-@store_options
-@json_option
+@common_options
 @filter_options
 @click.option("--tracked", is_flag=True, default=None, help="Only tracked ones.")
 @click.option("--worker", help="Only running under this worker, by its name.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="At most so many.")
 @click.option("--cursor", metavar="CURSOR", help="Go on where a page before ended.")
 def jobs_command(
-    store: str | None,
-    app_path: str | None,
-    as_json: bool,
-    filters: Filters,
-    tracked: bool | None,
-    worker: str | None,
-    limit: int,
-    cursor: str | None,
+    asked: Asked, filters: Filters, tracked: bool | None, worker: str | None, limit: int, cursor: str | None
 ) -> None:
     """List jobs, newest first.
 
@@ -48,14 +40,14 @@ def jobs_command(
       headrace jobs --tag urgent --task-like 'shop.mail:*'
     """
     selection = filters.selection(tracked=tracked, worker=worker, limit=limit, after=cursor)
-    with existing_app(store, app_path) as app:
+    with asked.app() as app:
         try:
             page = look.jobs(app, selection)
         except ConfigurationError as error:
             if cursor is None:
                 raise
             raise click.BadParameter(str(error), param_hint="'--cursor'") from None
-    if as_json:
+    if asked.as_json:
         show_json({"jobs": [job_document(job) for job in page.jobs], "cursor": page.cursor})
         return
     if not page.jobs:
@@ -82,10 +74,9 @@ def _moment(job: Snapshot) -> int:
 
 @click.command("job")
 @click.argument("job_id", metavar="ID")
-@store_options
-@json_option
+@common_options
 @click.option("--attempt", type=click.IntRange(1), metavar="N", help="Only this attempt, with its error and its data.")
-def job_command(job_id: str, store: str | None, app_path: str | None, as_json: bool, attempt: int | None) -> None:
+def job_command(job_id: str, asked: Asked, attempt: int | None) -> None:
     """Show all there is to know about a job.
 
     Its arguments, what became of it, the error with its traceback, its history, and its attempts.
@@ -96,12 +87,12 @@ def job_command(job_id: str, store: str | None, app_path: str | None, as_json: b
       headrace job 1847e
       headrace job 1847e --attempt 2
     """
-    with existing_app(store, app_path) as app:
+    with asked.app() as app:
         found = look.job(app, job_id)
     if attempt is not None:
-        _show_attempt(found.attempts, attempt, as_json)
+        _show_attempt(found.attempts, attempt, asked.as_json)
         return
-    if as_json:
+    if asked.as_json:
         show_json(found.document())
         return
     show_job(found.job)

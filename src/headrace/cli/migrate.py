@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import click
 
-from headrace.cli.options import existing_app, json_option, store_options
+from headrace.cli.options import Asked, common_options
 from headrace.cli.output import show_json
 from headrace.ops.act import is_migrated_on_opening, migrate, schema_text
 from headrace.store.urls import shown_url
 
 
 @click.command("migrate")
-@store_options
-@json_option
+@common_options
 @click.option(
     "--sql", "as_sql", is_flag=True, help="Print the SQL that creates a PostgreSQL schema, and change nothing."
 )
-def migrate_command(store: str | None, app_path: str | None, as_json: bool, as_sql: bool) -> None:
+def migrate_command(asked: Asked, as_sql: bool) -> None:
     """Bring a store to the format of this version.
 
     On Redis, stop all workers first. Nothing else can use the namespace meanwhile; if this is killed, run it again. A
@@ -31,13 +30,13 @@ def migrate_command(store: str | None, app_path: str | None, as_json: bool, as_s
         from headrace.app import Headrace
         from headrace.loading import load_app
 
-        url = load_app(app_path).url if app_path and not store else Headrace(store).url
+        url = load_app(asked.app_path).url if asked.app_path and not asked.store else Headrace(asked.store).url
         click.echo(f"BEGIN;\n{schema_text(url)}\nCOMMIT;")
         return
-    with existing_app(store, app_path) as app:
+    with asked.app() as app:
         migrated = migrate(app)
         shown, by_opening = shown_url(app.url), is_migrated_on_opening(app.store)
-    if as_json:
+    if asked.as_json:
         show_json({"migrated": migrated})
     elif migrated:
         click.echo(f"{shown} has been migrated.")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin
 
 import click
+from msgspec import Struct
 
 from headrace.errors import ConfigurationError, StoreUnavailable
 
@@ -72,32 +74,38 @@ NAMES = Reading("a,b,…", _names)
 # -- options --
 
 
-def store_options(command: F) -> F:
-    """`--store` and `--app`: where to look."""
-    return only_store_option(app_option(command))
+only_store_option = click.option(
+    "--store", metavar="URL", help="Where the jobs live; goes before the app's own and $HEADRACE_STORE."
+)
+app_option = click.option(
+    "--app", "app_path", metavar="MODULE:APP", envvar="HEADRACE_APP", help="The app, as module:app. [$HEADRACE_APP]"
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+yes_option = click.option("--yes", is_flag=True, help="Don't ask.")
 
 
-def only_store_option(command: F) -> F:
-    """`--store`, for commands that have an app in any case."""
-    words = "Where the jobs live; goes before the app's own and $HEADRACE_STORE."
-    return click.option("--store", metavar="URL", help=words)(command)
+class Asked(Struct, frozen=True):
+    """Where a command looks, and whether it prints for programs."""
+
+    store: str | None = None
+    app_path: str | None = None
+    as_json: bool = False
+
+    def app(self, *, with_tasks: bool = False) -> AbstractContextManager[Headrace]:
+        return existing_app(self.store, self.app_path, with_tasks=with_tasks)
 
 
-def app_option(command: F) -> F:
-    """`--app`: whose store, or whose task."""
-    return click.option(
-        "--app", "app_path", metavar="MODULE:APP", envvar="HEADRACE_APP", help="The app, as module:app. [$HEADRACE_APP]"
-    )(command)
+def common_options(command: F) -> F:
+    """`--store`, `--app` and `--json`, before a subcommand's name or behind it; the command gets them as `asked`."""
 
+    @functools.wraps(command)
+    def with_asked(store: str | None, app_path: str | None, as_json: bool, **options: Any) -> Any:
+        ctx = click.get_current_context()
+        above: Asked = ctx.obj or Asked()
+        ctx.obj = Asked(store or above.store, app_path or above.app_path, as_json or above.as_json)
+        return command(asked=ctx.obj, **options)
 
-def json_option(command: F) -> F:
-    """`--json`: for programs."""
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")(command)
-
-
-def yes_option(command: F) -> F:
-    """`--yes`: for scripts."""
-    return click.option("--yes", is_flag=True, help="Don't ask.")(command)
+    return only_store_option(app_option(json_option(with_asked)))  # type: ignore[return-value]
 
 
 # -- options of jobs, as headrace.options declares them --

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from headrace.cli.acts import report
-from headrace.cli.options import existing_app, json_option, store_options
+from headrace.cli.options import Asked, common_options
 from headrace.ops import act
 from headrace.ops.selection import whole_ids
 
@@ -16,9 +16,8 @@ from headrace.ops.selection import whole_ids
 @click.command("log")
 @click.argument("job", metavar="ID")
 @click.argument("line", metavar="TEXT")
-@store_options
-@json_option
-def log_command(job: str, line: str, store: str | None, app_path: str | None, as_json: bool) -> None:
+@common_options
+def log_command(job: str, line: str, asked: Asked) -> None:
     """Add a line to the history of a job.
 
     In whatever state it is. 'headrace job ID' shows it, 'headrace events' tells it.
@@ -27,20 +26,17 @@ def log_command(job: str, line: str, store: str | None, app_path: str | None, as
     Example:
       headrace log 01a1dd94962e700582fd831738a1847e 'the customer has called'
     """
-    with existing_app(store, app_path) as app:
+    with asked.app() as app:
         acted = act.log(app, whole_ids(app, (job,)), line)
-    report(acted, as_json)
+    report(acted, asked.as_json)
 
 
 @click.command("update")
 @click.argument("job", metavar="ID")
 @click.argument("changes", metavar="[KEY=VALUE...]", nargs=-1)
 @click.option("--remove", multiple=True, metavar="KEY", help="Remove this key. May be repeated.")
-@store_options
-@json_option
-def update_command(
-    job: str, changes: tuple[str, ...], remove: tuple[str, ...], store: str | None, app_path: str | None, as_json: bool
-) -> None:
+@common_options
+def update_command(job: str, changes: tuple[str, ...], remove: tuple[str, ...], asked: Asked) -> None:
     """Change the data of a job.
 
     In whatever state it is; a run sees it from its next renewal on. A value is JSON if it can be read as such, else
@@ -53,9 +49,9 @@ def update_command(
     """
     if not changes and not remove:
         raise click.UsageError("What is to change? Say KEY=VALUE or --remove KEY.")
-    with existing_app(store, app_path) as app:
+    with asked.app() as app:
         acted = act.update(app, whole_ids(app, (job,)), dict(map(_pair, changes)), remove)
-    report(acted, as_json)
+    report(acted, asked.as_json)
 
 
 def _pair(text: str) -> tuple[str, Any]:

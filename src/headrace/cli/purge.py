@@ -8,7 +8,7 @@ from functools import partial
 import click
 from msgspec import to_builtins
 
-from headrace.cli.options import DURATION, FINISHED, existing_app, json_option, store_options, yes_option
+from headrace.cli.options import DURATION, FINISHED, Asked, common_options, yes_option
 from headrace.cli.output import progress, show_json
 from headrace.ops import act
 from headrace.records import Filter, State
@@ -16,8 +16,7 @@ from headrace.values.text import length, now_ms
 
 
 @click.command("purge")
-@store_options
-@json_option
+@common_options
 @yes_option
 @click.option(
     "--state",
@@ -30,14 +29,7 @@ from headrace.values.text import length, now_ms
 @click.option("--queue", help="Only of this queue.")
 @click.option("--task", help="Only of this task, by its full name.")
 def purge_command(
-    store: str | None,
-    app_path: str | None,
-    as_json: bool,
-    yes: bool,
-    states: tuple[str, ...],
-    older_than: int,
-    queue: str | None,
-    task: str | None,
+    asked: Asked, yes: bool, states: tuple[str, ...], older_than: int, queue: str | None, task: str | None
 ) -> None:
     """Delete finished jobs.
 
@@ -50,7 +42,7 @@ def purge_command(
       headrace purge --state failed --state cancelled --queue mail --yes
     """
     wanted = Filter(states=tuple(State(state) for state in states or ("done",)), queue=queue, task=task)
-    with existing_app(store, app_path) as app:
+    with asked.app() as app:
         most = act.count_at_most(app, wanted)
         purged = act.Purged(0, 0)
         if most != 0:
@@ -59,7 +51,7 @@ def purge_command(
             with progress("deleting", most) as bar:
                 advance = partial(bar.advance, bar.task_ids[0])
                 purged = act.purge(app, wanted, now_ms() - older_than, advance=advance)
-    if as_json:
+    if asked.as_json:
         show_json(to_builtins(purged))
     else:
         kept = f" {purged.kept:,} kept: other jobs wait for them." if purged.kept else ""

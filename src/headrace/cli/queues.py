@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace.cli import visible
-from headrace.cli.options import STATES, Reading, existing_app, json_option, store_options
+from headrace.cli.options import STATES, Asked, Reading, common_options
 from headrace.cli.output import show_json, show_table
 from headrace.errors import ConfigurationError
 from headrace.ops import act, look
@@ -21,10 +21,9 @@ if TYPE_CHECKING:
 
 
 @click.group("queues", invoke_without_command=True)
-@store_options
-@json_option
+@common_options
 @click.pass_context
-def queues_command(ctx: click.Context, store: str | None, app_path: str | None, as_json: bool) -> None:
+def queues_command(ctx: click.Context, asked: Asked) -> None:
     """Count the jobs of each queue; pause, resume and limit queues.
 
     WORKERS is the number of live worker processes that listen to it. IN/S and OUT/S are the jobs per second that came
@@ -38,11 +37,10 @@ def queues_command(ctx: click.Context, store: str | None, app_path: str | None, 
       headrace queues limit mail 3
     """
     if ctx.invoked_subcommand is not None:
-        ctx.obj = (store, app_path, as_json)
         return
-    with existing_app(store, app_path) as app:
+    with asked.app() as app:
         found = look.queues(app)
-    if as_json:
+    if asked.as_json:
         show_json({"queues": [document(queue) for queue in found]})
     elif not found:
         click.echo("No queues: there are no jobs and no workers.")
@@ -87,43 +85,23 @@ def _remark(queue: QueueFigures, now: int) -> str:
     return ", ".join(parts)
 
 
-Where = tuple[str | None, str | None, bool]
-
-
-def _where(ctx: click.Context, store: str | None, app_path: str | None, as_json: bool) -> Where:
-    """Options may stand before the subcommand's name or behind it."""
-    before: Where = ctx.obj
-    return store or before[0], app_path or before[1], as_json or before[2]
-
-
 @queues_command.command("pause")
 @click.argument("queue")
 @click.option("--by", default=None, help="Your name, shown by 'why'. [default: your user name]")
 @click.option(
     "--stop-running", is_flag=True, help="Take away what runs, too: back in line, without spending an attempt."
 )
-@store_options
-@json_option
-@click.pass_context
-def pause_command(
-    ctx: click.Context,
-    queue: str,
-    by: str | None,
-    stop_running: bool,
-    store: str | None,
-    app_path: str | None,
-    as_json: bool,
-) -> None:
+@common_options
+def pause_command(queue: str, by: str | None, stop_running: bool, asked: Asked) -> None:
     """Hand out no more jobs of a queue. What runs goes on.
 
     \b
     Example:
       headrace queues pause mail --by ada
     """
-    store, app_path, as_json = _where(ctx, store, app_path, as_json)
-    with existing_app(store, app_path) as app:
+    with asked.app() as app:
         change = act.pause(app, queue, _who() if by is None else by, stop_running=stop_running)
-    if as_json:
+    if asked.as_json:
         show_json(document(change))
         return
     click.echo(visible(f"{queue} is paused." if change.changed else f"{queue} was paused already."))
@@ -140,20 +118,17 @@ def _who() -> str:
 
 @queues_command.command("resume")
 @click.argument("queue")
-@store_options
-@json_option
-@click.pass_context
-def resume_command(ctx: click.Context, queue: str, store: str | None, app_path: str | None, as_json: bool) -> None:
+@common_options
+def resume_command(queue: str, asked: Asked) -> None:
     """Hand out the jobs of a paused queue again.
 
     \b
     Example:
       headrace queues resume mail
     """
-    store, app_path, as_json = _where(ctx, store, app_path, as_json)
-    with existing_app(store, app_path) as app:
+    with asked.app() as app:
         change = act.resume(app, queue)
-    if as_json:
+    if asked.as_json:
         show_json({"queue": queue, "paused": False, "changed": change.changed})
     else:
         click.echo(visible(f"{queue} goes on." if change.changed else f"{queue} was not paused."))
@@ -170,12 +145,8 @@ def _limit(text: str) -> int | str:
 @queues_command.command("limit")
 @click.argument("queue")
 @click.argument("running", metavar="N|none", type=Reading("limit", _limit))
-@store_options
-@json_option
-@click.pass_context
-def limit_command(
-    ctx: click.Context, queue: str, running: int | str, store: str | None, app_path: str | None, as_json: bool
-) -> None:
+@common_options
+def limit_command(queue: str, running: int | str, asked: Asked) -> None:
     """Let at most N jobs of a queue run at once, on all workers together.
 
     What runs already is left alone.
@@ -185,11 +156,10 @@ def limit_command(
       headrace queues limit mail 3
       headrace queues limit mail none
     """
-    store, app_path, as_json = _where(ctx, store, app_path, as_json)
     limit = running if isinstance(running, int) else None
-    with existing_app(store, app_path) as app:
+    with asked.app() as app:
         act.limit(app, queue, limit)
-    if as_json:
+    if asked.as_json:
         show_json({"queue": queue, "limit": limit})
     else:
         click.echo(visible(f"{queue} runs {'as many jobs as come' if limit is None else f'at most {limit} at once'}."))
@@ -197,10 +167,9 @@ def limit_command(
 
 @click.command("peek")
 @click.argument("queue")
-@store_options
-@json_option
+@common_options
 @click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="At most so many.")
-def peek_command(queue: str, store: str | None, app_path: str | None, as_json: bool, limit: int) -> None:
+def peek_command(queue: str, asked: Asked, limit: int) -> None:
     """Show what stands in line in a queue.
 
     The next to run comes first. A job that falls due gets in line when a worker looks for work.
@@ -209,9 +178,9 @@ def peek_command(queue: str, store: str | None, app_path: str | None, as_json: b
     Example:
       headrace peek mail
     """
-    with existing_app(store, app_path) as app:
+    with asked.app() as app:
         jobs = look.peek(app, queue, limit)
-    if as_json:
+    if asked.as_json:
         show_json({"jobs": [job_document(job) for job in jobs]})
     elif not jobs:
         click.echo(visible(f"Nothing stands in line in {queue}."))

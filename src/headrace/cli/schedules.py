@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import click
@@ -11,7 +10,7 @@ import click
 from headrace.cli import visible
 from headrace.cli.acts import report
 from headrace.cli.enqueue import find_task, read_arguments
-from headrace.cli.options import DURATION, existing_app, given_options, job_options, json_option, store_options
+from headrace.cli.options import DURATION, Asked, common_options, given_options, job_options
 from headrace.cli.output import console, show_fields, show_json, show_table, text_of
 from headrace.errors import ConfigurationError
 from headrace.ops import schedules as ops
@@ -29,25 +28,10 @@ OF_JOBS = editable("schedule")
 _OF_SCHEDULES = ("every", "cron", "repeat", "tz", "overlap", "misfire", "runs")
 
 
-@contextmanager
-def schedules_of(store: str | None, app_path: str | None) -> Iterator[Headrace]:
-    """An app at the store that was asked for, on this command or on the group."""
-    parent = click.get_current_context().parent
-    above = parent.params if parent is not None else {}
-    with existing_app(store or above.get("store"), app_path or above.get("app_path"), with_tasks=True) as app:
-        yield app
-
-
-def wants_json(as_json: bool) -> bool:
-    parent = click.get_current_context().parent
-    return as_json or bool(parent is not None and parent.params.get("as_json"))
-
-
 @click.group("schedules", invoke_without_command=True)
-@store_options
-@json_option
+@common_options
 @click.pass_context
-def schedules_command(ctx: click.Context, store: str | None, app_path: str | None, as_json: bool) -> None:
+def schedules_command(ctx: click.Context, asked: Asked) -> None:
     """List recurring jobs, pause, change and delete them.
 
     Without a command: all schedules, by name.
@@ -60,9 +44,9 @@ def schedules_command(ctx: click.Context, store: str | None, app_path: str | Non
     """
     if ctx.invoked_subcommand is not None:
         return
-    with schedules_of(store, app_path) as app:
+    with asked.app(with_tasks=True) as app:
         found = ops.schedules(app)
-    if as_json:
+    if asked.as_json:
         show_json({"schedules": [schedule.document() for schedule in found]})
     elif not found:
         click.echo("No schedules.")
@@ -94,18 +78,17 @@ def _fitting(headings: list[str], rows: list[tuple[str, ...]]) -> list[tuple[str
 
 @schedules_command.command("show")
 @click.argument("name")
-@store_options
-@json_option
-def show_command(name: str, store: str | None, app_path: str | None, as_json: bool) -> None:
+@common_options
+def show_command(name: str, asked: Asked) -> None:
     """Show all there is to know about a schedule.
 
     \b
     Example:
       headrace schedules show nightly
     """
-    with schedules_of(store, app_path) as app:
+    with asked.app(with_tasks=True) as app:
         schedule = ops.schedule(app, name)
-    if wants_json(as_json):
+    if asked.as_json:
         show_json(schedule.document())
         return
     record, definition = schedule.record, schedule.record.definition
@@ -137,23 +120,16 @@ def show_command(name: str, store: str | None, app_path: str | None, as_json: bo
     )
 
 
-def _act(
-    act: Callable[[Headrace, Sequence[str]], list[ScheduleActed]],
-    names: Sequence[str],
-    store: str | None,
-    app_path: str | None,
-    as_json: bool,
-) -> None:
-    with schedules_of(store, app_path) as app:
+def _act(act: Callable[[Headrace, Sequence[str]], list[ScheduleActed]], names: Sequence[str], asked: Asked) -> None:
+    with asked.app(with_tasks=True) as app:
         acted = act(app, names)
-    report(acted, wants_json(as_json), "schedules")
+    report(acted, asked.as_json, "schedules")
 
 
 @schedules_command.command("pause")
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
-@store_options
-@json_option
-def pause_command(names: tuple[str, ...], store: str | None, app_path: str | None, as_json: bool) -> None:
+@common_options
+def pause_command(names: tuple[str, ...], asked: Asked) -> None:
     """Stop schedules from ticking.
 
     Jobs that they have put already run.
@@ -162,14 +138,13 @@ def pause_command(names: tuple[str, ...], store: str | None, app_path: str | Non
     Example:
       headrace schedules pause nightly hourly
     """
-    _act(ops.pause, names, store, app_path, as_json)
+    _act(ops.pause, names, asked)
 
 
 @schedules_command.command("resume")
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
-@store_options
-@json_option
-def resume_command(names: tuple[str, ...], store: str | None, app_path: str | None, as_json: bool) -> None:
+@common_options
+def resume_command(names: tuple[str, ...], asked: Asked) -> None:
     """Let paused schedules go on.
 
     From now on: what came meanwhile is passed over.
@@ -178,14 +153,13 @@ def resume_command(names: tuple[str, ...], store: str | None, app_path: str | No
     Example:
       headrace schedules resume nightly
     """
-    _act(ops.resume, names, store, app_path, as_json)
+    _act(ops.resume, names, asked)
 
 
 @schedules_command.command("delete")
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
-@store_options
-@json_option
-def delete_command(names: tuple[str, ...], store: str | None, app_path: str | None, as_json: bool) -> None:
+@common_options
+def delete_command(names: tuple[str, ...], asked: Asked) -> None:
     """Delete schedules.
 
     Jobs that they have put stay. One that is declared in code comes back when a worker of that app starts.
@@ -194,13 +168,12 @@ def delete_command(names: tuple[str, ...], store: str | None, app_path: str | No
     Example:
       headrace schedules delete nightly
     """
-    _act(ops.delete, names, store, app_path, as_json)
+    _act(ops.delete, names, asked)
 
 
 @schedules_command.command("edit")
 @click.argument("name")
-@store_options
-@json_option
+@common_options
 @click.option("--every", metavar="PHRASE", help="Another rule, in words: 'every day at 5am'.")
 @click.option("--cron", metavar="FIELDS", help="Another rule, as cron.")
 @click.option("--repeat", metavar="RULE", help="Another rule, counted from the run before: 'FINISHED, +1 HOUR'.")
@@ -215,14 +188,7 @@ def delete_command(names: tuple[str, ...], store: str | None, app_path: str | No
 @click.option("--jitter", type=DURATION, help="Run up to so much later.")
 @click.option("--runs", type=click.IntRange(1), help="How many jobs in all.")
 def edit_command(
-    name: str,
-    store: str | None,
-    app_path: str | None,
-    as_json: bool,
-    task: str | None,
-    arguments: tuple[str, ...],
-    jitter: int | None,
-    **written: Any,
+    name: str, asked: Asked, task: str | None, arguments: tuple[str, ...], jitter: int | None, **written: Any
 ) -> None:
     """Change a schedule that is in use.
 
@@ -239,7 +205,7 @@ def edit_command(
     changes |= given_options(OF_JOBS, written)
     if jitter is not None:
         changes["jitter"] = jitter / 1000
-    with schedules_of(store, app_path) as app:
+    with asked.app(with_tasks=True) as app:
         if task is not None:
             changes["task"] = find_task(app, task).name
         if arguments:
@@ -251,7 +217,7 @@ def edit_command(
             schedule = ops.edit(app, name, cast("ScheduleEdits", changes))
         except (ConfigurationError, ValueError, TypeError) as error:
             raise click.UsageError(str(error)) from None
-    if wants_json(as_json):
+    if asked.as_json:
         show_json(schedule.document())
     else:
         click.echo(f"{visible(schedule.record.definition.rule)}; next: {schedule.when}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 from msgspec import to_builtins
 
-from headrace.cli.options import existing_app, json_option, store_options
+from headrace.cli.options import Asked, common_options
 from headrace.cli.output import show_json, show_table
 from headrace.ops.settings import change, setting, settings
 from headrace.store.settings import CONCURRENCY
@@ -14,19 +14,10 @@ from headrace.store.settings import CONCURRENCY
 @click.command("settings")
 @click.argument("name", required=False)
 @click.argument("value", required=False)
-@store_options
-@json_option
+@common_options
 @click.option("--queue", help="For this queue alone.")
 @click.option("--unset", is_flag=True, help="Go back to the default.")
-def settings_command(
-    name: str | None,
-    value: str | None,
-    store: str | None,
-    app_path: str | None,
-    as_json: bool,
-    queue: str | None,
-    unset: bool,
-) -> None:
+def settings_command(name: str | None, value: str | None, asked: Asked, queue: str | None, unset: bool) -> None:
     """Show and change what all workers of the store go by.
 
     They are kept in the store, and hold for all who use it, from now on. Workers read session-timeout when they start.
@@ -46,11 +37,11 @@ def settings_command(
     wanted = name if name is None or queue is None else f"{name}:{queue}"
     if wanted == CONCURRENCY and (value is not None or unset):
         raise click.UsageError(f"{CONCURRENCY} is for one queue: add --queue.")
-    with existing_app(store, app_path) as app:
+    with asked.app() as app:
         if wanted is not None and (value is not None or unset):
             change(app, wanted, value)
         entries = settings(app) if wanted is None else [setting(app, wanted)]
-    if as_json:
+    if asked.as_json:
         show_json({"settings": to_builtins(entries)})
         return
     rows = [(entry.name, entry.text, "" if entry.set else "default", entry.meaning) for entry in entries]

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from headrace.cli.options import existing_app, json_option, store_options
+from headrace.cli.options import Asked, common_options
 from headrace.cli.output import show_json, show_table
 from headrace.ops import look
 from headrace.ops.documents import as_base64
@@ -14,9 +14,8 @@ from headrace.ops.documents import as_base64
 
 @click.command("sql")
 @click.argument("query")
-@store_options
-@json_option
-def sql_command(query: str, store: str | None, app_path: str | None, as_json: bool) -> None:
+@common_options
+def sql_command(query: str, asked: Asked) -> None:
     """Look at a SQLite or PostgreSQL store with SQL.
 
     The views 'jobs' and 'schedules' are for people, and are kept stable. Nothing can be changed.
@@ -25,9 +24,9 @@ def sql_command(query: str, store: str | None, app_path: str | None, as_json: bo
     Example:
       headrace sql "SELECT task, count(*) FROM jobs WHERE state = 'failed' GROUP BY task"
     """
-    with existing_app(store, app_path) as app:
+    with asked.app() as app:
         found = look.sql(app, query)
-    if as_json:
+    if asked.as_json:
         show_json({"rows": [dict(zip(found.columns, map(_json, row), strict=True)) for row in found.rows]})
     elif not found.rows:
         click.echo("No rows.")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli.options import existing_app, json_option, store_options
+from headrace.cli.options import Asked, common_options
 from headrace.cli.output import console, show_json, show_table
 from headrace.ops.documents import document
 from headrace.ops.look import rates
@@ -24,10 +24,9 @@ if TYPE_CHECKING:
 
 @click.command("stats")
 @click.argument("queue", required=False)
-@store_options
-@json_option
+@common_options
 @click.option("--day", metavar="YYYY-MM-DD", help="The day, in UTC.  [default: today]")
-def stats_command(queue: str | None, store: str | None, app_path: str | None, as_json: bool, day: str | None) -> None:
+def stats_command(queue: str | None, asked: Asked, day: str | None) -> None:
     """Show how long jobs waited and ran, and what went wrong.
 
     Of jobs that were done: WAIT is from when a job was due to when its run began, of runs that began on the day. RUN is
@@ -39,12 +38,12 @@ def stats_command(queue: str | None, store: str | None, app_path: str | None, as
       headrace stats
       headrace stats mail --day 2026-11-15
     """
-    with existing_app(store, app_path) as app:
+    with asked.app() as app:
         wanted = date_of(day_of(day, app.clock.now()))
         days = stats(app, queue, wanted)
         today = date_of(day_of(None, app.clock.now()))
         moving = rates(app) if wanted == today else None
-    if as_json:
+    if asked.as_json:
         show_json({"day": str(wanted), "queues": [{**stats_document(day), **_document(moving, day)} for day in days]})
     elif queue is not None:
         _show_queue(days[0], None if moving is None else moving.get(queue, NO_RATES))

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from headrace.cli import visible
 from headrace.cli.keys import Action, keyboard, press
-from headrace.cli.options import existing_app, json_option, store_options
+from headrace.cli.options import Asked, common_options
 from headrace.cli.output import console, show_json
 from headrace.cli.screen import VIEWS, State, render, seen, shown
 from headrace.errors import Unsupported
@@ -32,11 +32,10 @@ if TYPE_CHECKING:
 
 
 @click.command("top")
-@store_options
-@json_option
+@common_options
 @click.option("--once", is_flag=True, help="Look once, print, end. The rates are those of the last minute.")
 @click.option("--plain", is_flag=True, help="Print the screen again and again instead of drawing it.")
-def top_command(store: str | None, app_path: str | None, as_json: bool, once: bool, plain: bool) -> None:
+def top_command(asked: Asked, once: bool, plain: bool) -> None:
     """Watch queues, running jobs and failures live.
 
     Shows how many jobs each queue has, and how many came and went per second in the last ten seconds; what runs, where
@@ -48,12 +47,12 @@ def top_command(store: str | None, app_path: str | None, as_json: bool, once: bo
       headrace top --store redis://localhost/0
       headrace top --once --json
     """
-    with existing_app(store, app_path) as app:
+    with asked.app() as app:
         where = shown_url(app.url)
         if once:
-            _show(overview(app), where, as_json, indent=2)
-        elif plain or as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
-            _print_for_ever(app, where, as_json)
+            _show(overview(app), where, asked.as_json, indent=2)
+        elif plain or asked.as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
+            _print_for_ever(app, where, asked.as_json)
         else:
             _draw(app, where)
 

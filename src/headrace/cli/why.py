@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from headrace.cli import visible
-from headrace.cli.options import existing_app, json_option, store_options
+from headrace.cli.options import Asked, common_options
 from headrace.cli.output import show_json
 from headrace.ops.selection import find_job
 from headrace.ops.why import why
@@ -13,9 +13,8 @@ from headrace.ops.why import why
 
 @click.command("why")
 @click.argument("job_id", metavar="ID")
-@store_options
-@json_option
-def why_command(job_id: str, store: str | None, app_path: str | None, as_json: bool) -> None:
+@common_options
+def why_command(job_id: str, asked: Asked) -> None:
     """Say why a job is not running, or what became of it.
 
     \b
@@ -23,10 +22,10 @@ def why_command(job_id: str, store: str | None, app_path: str | None, as_json: b
       headrace why 01a1dd94962e700582fd831738a1847e
       ready: no live worker listens to the queue 'mail'. Start one: headrace worker APP --queues mail
     """
-    with existing_app(store, app_path) as app:
+    with asked.app() as app:
         job = find_job(app, job_id)
         found = why(app, job)
-    if as_json:
+    if asked.as_json:
         show_json({"id": job.id, "state": job.state.value, "reason": found.reason, "sentence": found.sentence})
     else:
         state = "" if found.sentence.startswith(job.state.value) else f"{job.state.value}: "

@@ -8,7 +8,7 @@ import click
 
 from headrace.cli import exits, visible
 from headrace.cli.jobs import show_jobs
-from headrace.cli.options import existing_app, json_option, store_options
+from headrace.cli.options import Asked, common_options
 from headrace.cli.output import show_fields, show_json, show_table
 from headrace.ops import act, look
 from headrace.ops.documents import document, epoch_ms, job_document
@@ -21,9 +21,8 @@ if TYPE_CHECKING:
 @click.command("workers")
 @click.argument("name", required=False)
 @click.option("--stop", is_flag=True, help="Ask it to stop, as SIGTERM does.")
-@store_options
-@json_option
-def workers_command(name: str | None, stop: bool, store: str | None, app_path: str | None, as_json: bool) -> None:
+@common_options
+def workers_command(name: str | None, stop: bool, asked: Asked) -> None:
     """List the worker processes.
 
     One that has died is shown until a live one has given its jobs to others. PID is the process that runs the jobs.
@@ -40,15 +39,15 @@ def workers_command(name: str | None, stop: bool, store: str | None, app_path: s
       headrace workers web-1-4711-1 --stop
     """
     if stop:
-        _stop(name, store, app_path, as_json)
+        _stop(name, asked)
         return
-    with existing_app(store, app_path) as app:
+    with asked.app() as app:
         workers = look.workers(app, name)
         running = look.running(app, name) if workers and name is not None else []
     if name is not None and not workers:
         click.echo(f"There is no worker {name!r} now.", err=True)
         click.get_current_context().exit(exits.NOT_DONE)
-    if as_json:
+    if asked.as_json:
         documents = [document(worker) for worker in workers]
         show_json({"workers": documents, **({} if name is None else {"jobs": [job_document(job) for job in running]})})
     elif name is not None:
@@ -63,18 +62,18 @@ def workers_command(name: str | None, stop: bool, store: str | None, app_path: s
         _show_workers(workers)
 
 
-def _stop(name: str | None, store: str | None, app_path: str | None, as_json: bool) -> None:
+def _stop(name: str | None, asked: Asked) -> None:
     if name is None:
         raise click.UsageError("Which worker is to stop? Write: headrace workers NAME --stop")
-    with existing_app(store, app_path) as app:
-        asked = act.stop_worker(app, name)
-    if as_json:
-        show_json({"asked": asked})
-    elif asked:
+    with asked.app() as app:
+        told = act.stop_worker(app, name)
+    if asked.as_json:
+        show_json({"asked": told})
+    elif told:
         click.echo(visible(f"{name} stops when its session is next renewed, with all processes of its supervisor."))
     else:
         click.echo(visible(f"There is no worker {name!r} now."), err=True)
-    if not asked:
+    if not told:
         click.get_current_context().exit(exits.NOT_DONE)
 
 
