@@ -50,3 +50,16 @@ def test_what_was_said_about_a_pattern_once_can_be_taken_back(app: Headrace, run
     assert run("queues", "resume", "www-*").exit_code == exits.OK
     assert run("queues", "limit", "www-*", "none").exit_code == exits.OK
     assert store.run(store.controls()) == []  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("place", ["before", "behind"])
+def test_an_app_that_is_named_goes_before_that_of_the_environment(
+    app: Headrace, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    shop.add.enqueue(1)
+    (tmp_path / "other.py").write_text("from headrace import Headrace\napp = Headrace('sqlite:///other.db')")
+    monkeypatch.setenv("HEADRACE_APP", f"{tmp_path / 'other.py'}:app")
+    named = ["--app", "cli.shop:app"]
+    arguments = [*named, "pause", "mail"] if place == "before" else ["pause", "mail", *named]
+    assert run("queues", *arguments, store=None).exit_code == exits.OK
+    assert [control.queue for control in app.store.run(app.store.controls())] == ["mail"]  # type: ignore[attr-defined]

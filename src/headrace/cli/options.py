@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin
 
 import click
+from click.core import ParameterSource
 from msgspec import Struct
 
 from headrace.errors import ConfigurationError, StoreUnavailable
@@ -102,7 +103,9 @@ def common_options(command: F) -> F:
     def with_asked(store: str | None, app_path: str | None, as_json: bool, **options: Any) -> Any:
         ctx = click.get_current_context()
         above: Asked = ctx.obj or Asked()
-        ctx.obj = Asked(store or above.store, app_path or above.app_path, as_json or above.as_json)
+        if above.app_path and ctx.get_parameter_source("app_path") is not ParameterSource.COMMANDLINE:
+            app_path = above.app_path  # what was written before the subcommand goes before $HEADRACE_APP
+        ctx.obj = Asked(store or above.store, app_path, as_json or above.as_json)
         return command(asked=ctx.obj, **options)
 
     return only_store_option(app_option(json_option(with_asked)))  # type: ignore[return-value]
