@@ -11,9 +11,9 @@ from msgspec import to_builtins
 from headrace.cli import exits, visible
 from headrace.cli.options import Asked, common_options
 from headrace.cli.output import show_json
-from headrace.cli.selecting import Bounds, Filters, act_on_many, check_choice, many_options
+from headrace.cli.selecting import Bounds, act_on_many, check_choice, many_options
 from headrace.ops import act
-from headrace.ops.selection import whole_ids
+from headrace.ops.selection import Selection, whole_ids
 
 if TYPE_CHECKING:
     from headrace.ops.act import Acted, Verb
@@ -59,7 +59,7 @@ def delete_command(**given: Any) -> None:
       headrace delete 01a1dd94962e700582fd831738a1847e
       headrace delete --queue mail --yes
     """
-    _act(act.DELETE_UNNEEDED if given["filters"].given else act.DELETE, **given)
+    _act(act.DELETE if given["ids"] else act.DELETE_UNNEEDED, **given)
 
 
 to_option = click.option("--to", metavar="QUEUE", help="Put them into the line of this queue.")
@@ -99,11 +99,11 @@ def requeue_command(to: str | None, **given: Any) -> None:
     _act(act.requeue(to), **given)
 
 
-def _act(verb: Verb, ids: tuple[str, ...], asked: Asked, filters: Filters, bounds: Bounds) -> None:
-    check_choice(ids, filters)
+def _act(verb: Verb, ids: tuple[str, ...], asked: Asked, selection: Selection, bounds: Bounds) -> None:
+    check_choice(ids, selection)
     with asked.app() as app:
-        if filters.given:
-            act_on_many(app, verb, filters, bounds, asked.as_json)
+        if not ids:
+            act_on_many(app, verb, selection, bounds, asked.as_json)
             return
         acted = act.to_jobs(app, verb, whole_ids(app, ids))
     report(acted, asked.as_json)

@@ -12,10 +12,10 @@ import click
 
 from headrace.cli.acts import report
 from headrace.cli.options import Asked, common_options, given_options, job_options
-from headrace.cli.selecting import Bounds, Filters, act_on_many, check_choice, many_options
+from headrace.cli.selecting import Bounds, act_on_many, check_choice, many_options
 from headrace.errors import ArgumentsError, ConfigurationError
 from headrace.ops.edit import JobEdit, edit, verb
-from headrace.ops.selection import whole_ids
+from headrace.ops.selection import Selection, whole_ids
 from headrace.options import editable
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def edit_command(
     tags: tuple[str, ...],
     untags: tuple[str, ...],
     asked: Asked,
-    filters: Filters,
+    selection: Selection,
     bounds: Bounds,
     **written: Any,
 ) -> None:
@@ -72,7 +72,7 @@ def edit_command(
         changes["data"] = _json(data)
     if not (changes or arguments or add or remove or tags or untags):
         raise click.UsageError("What is to change? See headrace edit --help.")
-    check_choice(ids, filters)
+    check_choice(ids, selection)
     with _app(asked, tz) as app:
         wanted = JobEdit(
             changes=changes,
@@ -80,8 +80,8 @@ def edit_command(
             add_after=add, remove_after=remove, add_tags=tags, remove_tags=untags,
         )  # fmt: skip
         try:
-            if filters.given:
-                act_on_many(app, verb(app, wanted), filters, bounds, asked.as_json)
+            if not ids:
+                act_on_many(app, verb(app, wanted), selection, bounds, asked.as_json)
                 return
             acted = edit(app, whole_ids(app, ids), wanted)
         except (ArgumentsError, ConfigurationError) as error:

@@ -6,13 +6,16 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec.structs import replace
 
 from headrace.cli.options import Asked, common_options
 from headrace.cli.output import console, show_fields, show_json, show_table, text_of
-from headrace.cli.selecting import Filters, filter_options
+from headrace.cli.selecting import filter_options
 from headrace.errors import ConfigurationError
 from headrace.ops import look
 from headrace.ops.documents import document, epoch_ms, job_document
+from headrace.ops.selection import Selection
+from headrace.records import Filter
 from headrace.values.text import ago, length, local, now_ms, percent
 
 if TYPE_CHECKING:
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
 @click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="At most so many.")
 @click.option("--cursor", metavar="CURSOR", help="Go on where a page before ended.")
 def jobs_command(
-    asked: Asked, filters: Filters, tracked: bool | None, worker: str | None, limit: int, cursor: str | None
+    asked: Asked, selection: Selection, tracked: bool | None, worker: str | None, limit: int, cursor: str | None
 ) -> None:
     """List jobs, newest first.
 
@@ -39,7 +42,8 @@ def jobs_command(
       headrace jobs --state ready --before '1 hour ago' --json
       headrace jobs --tag urgent --task-like 'shop.mail:*'
     """
-    selection = filters.selection(tracked=tracked, worker=worker, limit=limit, after=cursor)
+    wanted = replace(selection.wanted, tracked=tracked, worker=worker, limit=limit, after=cursor)
+    selection = replace(selection, wanted=wanted)
     with asked.app() as app:
         try:
             page = look.jobs(app, selection)
@@ -51,7 +55,7 @@ def jobs_command(
         show_json({"jobs": [job_document(job) for job in page.jobs], "cursor": page.cursor})
         return
     if not page.jobs:
-        click.echo("No such jobs." if filters.given or tracked or worker or cursor else "No jobs.")
+        click.echo("No jobs." if selection == Selection(wanted=Filter(limit=limit)) else "No such jobs.")
         return
     show_jobs(page.jobs)
     if page.cursor is not None:

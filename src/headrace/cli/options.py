@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-STATES = ("scheduled", "ready", "running", "blocked", "done", "failed", "cancelled")
-FINISHED = ("done", "failed", "cancelled")
-
 
 # -- kinds of values --
 

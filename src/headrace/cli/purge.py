@@ -8,7 +8,7 @@ from functools import partial
 import click
 from msgspec import to_builtins
 
-from headrace.cli.options import DURATION, FINISHED, Asked, common_options, yes_option
+from headrace.cli.options import DURATION, Asked, common_options, yes_option
 from headrace.cli.output import progress, show_json
 from headrace.ops import act
 from headrace.records import Filter, State
@@ -22,7 +22,7 @@ from headrace.values.text import length, now_ms
     "--state",
     "states",
     multiple=True,
-    type=click.Choice(FINISHED),
+    type=click.Choice([str(state) for state in State if state.final]),
     help="Only these. May be repeated.  [default: done]",
 )
 @click.option("--older-than", type=DURATION, default=0, help="Finished at least so long ago, as in '7 days'.")

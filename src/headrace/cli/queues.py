@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace.cli import visible
-from headrace.cli.options import STATES, Asked, Reading, common_options
+from headrace.cli.options import Asked, Reading, common_options
 from headrace.cli.output import show_json, show_table
 from headrace.errors import ConfigurationError
 from headrace.ops import act, look
 from headrace.ops.documents import document, epoch_ms, job_document
+from headrace.records import State
 from headrace.values.names import read_number
 from headrace.values.text import ago, now_ms
 
@@ -53,7 +54,7 @@ ALWAYS = ("scheduled", "ready", "failed")
 
 def _show_queues(found: list[QueueFigures]) -> None:
     # Nobody needs a column of zeros, and eighty columns are soon full.
-    used = [state for state in STATES if state in ALWAYS or any(getattr(queue, state) for queue in found)]
+    used = [state for state in State if state in ALWAYS or any(getattr(queue, state) for queue in found)]
     headings = ["queue", "workers", *used]
     numbers = " ".join(headings[1:])
     rows = [[queue.queue, *(f"{getattr(queue, name):,}" for name in headings[1:])] for queue in found]

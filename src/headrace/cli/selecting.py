@@ -12,17 +12,18 @@ import click
 from msgspec import Struct
 
 from headrace.cli import exits
-from headrace.cli.options import STATES, Reading, yes_option
+from headrace.cli.options import Reading, yes_option
 from headrace.cli.output import count_of, progress, show_json
 from headrace.errors import ConfigurationError
+from headrace.ops.act import Verb, to_all
 from headrace.ops.documents import epoch_ms
+from headrace.ops.selection import Selection, count
+from headrace.records import Filter, State
 from headrace.values.durations import milliseconds
 from headrace.values.text import now_ms
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
-    from headrace.ops.act import Verb
-    from headrace.ops.selection import Selection
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -42,63 +43,36 @@ def _past(text: str) -> int:
 PAST = Reading("when", _past)
 
 _FILTERS = (
-    click.option("--state", "states", multiple=True, type=click.Choice(STATES), help="Only these. May be repeated."),
+    click.option(
+        "--state", "states", multiple=True, type=click.Choice([*map(str, State)]), help="Only these. May be repeated."
+    ),
     click.option("--queue", help="Only of this queue."),
     click.option("--task", help="Only of this task, by its full name."),
     click.option("--task-like", metavar="GLOB", help="Only of tasks whose names fit, as in 'shop.mail:*'."),
     click.option("--group", help="Only failed in this group (see 'headrace failures')."),
     click.option("--tag", help="Only with this tag (see 'headrace tags')."),
-    click.option("--before", type=PAST, help="Only put before this time: '2 hours ago', 2026-11-01."),
-    click.option("--after", type=PAST, help="Only put after this time."),
+    click.option("--before", "put_before_ms", type=PAST, help="Only put before this time: '2 hours ago', 2026-11-01."),
+    click.option("--after", "put_after_ms", type=PAST, help="Only put after this time."),
     click.option("--error", metavar="TEXT", help="Only with this in the error's type or message."),
 )
 
 
-class Filters(Struct, frozen=True):
-    """What the filter options say."""
-
-    states: tuple[str, ...] = ()
-    queue: str | None = None
-    task: str | None = None
-    task_like: str | None = None
-    group: str | None = None
-    tag: str | None = None
-    before: int | None = None
-    after: int | None = None
-    error: str | None = None
-
-    @property
-    def given(self) -> bool:
-        return self != Filters()
-
-    def selection(self, **more: Any) -> Selection:
-        """The selection of jobs. `more`: further fields of its `Filter`."""
-        from headrace.ops.selection import Selection
-        from headrace.records import Filter, State
-
-        wanted = Filter(
-            states=tuple(map(State, self.states)),
-            queue=self.queue,
-            task=self.task,
-            task_like=self.task_like,
-            group=self.group,
-            tag=self.tag,
-            **more,
-        )
-        return Selection(wanted=wanted, put_before_ms=self.before, put_after_ms=self.after, error=self.error)
+EVERYTHING = Selection(wanted=Filter())
 
 
 def filter_options(command: F) -> F:
-    """The filters of `headrace jobs`; the command gets them as `filters`."""
+    """The filters of `headrace jobs`; the command gets them as `selection`."""
 
     @functools.wraps(command)
-    def with_filters(**options: Any) -> Any:
-        filters = Filters(**{name: options.pop(name) for name in Filters.__struct_fields__})
-        return command(filters=filters, **options)
+    def with_selection(states: tuple[str, ...], **options: Any) -> Any:
+        wanted = {name: options.pop(name) for name in ("queue", "task", "task_like", "group", "tag")}
+        others = {name: options.pop(name) for name in ("put_before_ms", "put_after_ms", "error")}
+        selection = Selection(wanted=Filter(states=tuple(map(State, states)), **wanted), **others)
+        return command(selection=selection, **options)
 
     for option in reversed(_FILTERS):
-        option(with_filters)
-    return with_filters  # type: ignore[return-value]
+        option(with_selection)
+    return with_selection  # type: ignore[return-value]
 
 
 class Bounds(Struct, frozen=True):
@@ -110,7 +84,7 @@ class Bounds(Struct, frozen=True):
 
 
 def many_options(command: F) -> F:
-    """Filters instead of ids, and what keeps them from doing harm; the command gets `filters` and `bounds`."""
+    """Filters instead of ids, and what keeps them from doing harm; the command gets `selection` and `bounds`."""
 
     @functools.wraps(command)
     def with_bounds(**options: Any) -> Any:
@@ -125,20 +99,17 @@ def many_options(command: F) -> F:
     return filter_options(with_bounds)  # type: ignore[return-value]
 
 
-def check_choice(ids: tuple[str, ...], filters: Filters) -> None:
+def check_choice(ids: tuple[str, ...], selection: Selection) -> None:
     """Jobs are named in one way."""
-    if ids and filters.given:
+    if ids and selection != EVERYTHING:
         raise click.UsageError("Give ids or filters (--queue, --task, --state, --group, --tag ...), not both.")
-    if not ids and not filters.given:
+    if not ids and selection == EVERYTHING:
         raise click.UsageError("Which jobs? Give their ids, or filters: --queue, --task, --state, --group, --tag ...")
 
 
-def act_on_many(app: Headrace, verb: Verb, filters: Filters, bounds: Bounds, as_json: bool) -> None:
+def act_on_many(app: Headrace, verb: Verb, selection: Selection, bounds: Bounds, as_json: bool) -> None:
     """Do something to all jobs that fit, after a question; say how many that were."""
-    from headrace.ops.act import to_all
-    from headrace.ops.selection import count
-
-    selection, done = verb.meant(filters.selection()), verb.done
+    selection, done = verb.meant(selection), verb.done
     matching = count(app, selection, bounds.limit)
     if bounds.dry_run:
         _say({"matching": matching}, f"{count_of(matching, 'job')} would be {done}.", as_json)
