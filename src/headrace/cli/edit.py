@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from headrace.cli.acts import report
+from headrace.cli.enqueue import arguments_of
 from headrace.cli.options import Asked, common_options, given_options, job_options
 from headrace.cli.selecting import Bounds, act_on_many, check_choice, many_options
 from headrace.errors import ArgumentsError, ConfigurationError
@@ -73,10 +71,11 @@ def edit_command(
     if not (changes or arguments or add or remove or tags or untags):
         raise click.UsageError("What is to change? See headrace edit --help.")
     check_choice(ids, selection)
-    with _app(asked, tz) as app:
+    with asked.app(with_tasks=True) as named:
+        app = _in_zone(named, tz)
         wanted = JobEdit(
             changes=changes,
-            arguments=partial(_call, app, arguments) if arguments else None,
+            arguments=(lambda task: arguments_of(app, task, arguments)) if arguments else None,
             add_after=add, remove_after=remove, add_tags=tags, remove_tags=untags,
         )  # fmt: skip
         try:
@@ -96,21 +95,11 @@ def _json(text: str) -> Any:
         raise click.BadParameter(f"{text!r} is no JSON: {error}", param_hint="'--data'") from error
 
 
-@contextmanager
-def _app(asked: Asked, tz: str) -> Iterator[Headrace]:
-    """An app that reads times in this zone, with the tasks of the one that was named."""
+def _in_zone(named: Headrace, tz: str) -> Headrace:
+    """An app that reads times in this zone, with the store and the tasks of the one that was named."""
     from headrace.app import Headrace
 
-    with asked.app(with_tasks=True) as opened:
-        app = Headrace(opened.url, tz=tz)
-        app.tasks, app.payload_limit = opened.tasks, opened.payload_limit
-        app.use_store(opened.store)
-        yield app
-
-
-def _call(app: Headrace, texts: tuple[str, ...], task: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    from headrace.cli.enqueue import read_arguments
-
-    if task not in app.tasks:
-        raise click.UsageError(f"Which app has the task {task!r}? Say --app module:app.")
-    return read_arguments(app.tasks[task], texts)
+    app = Headrace(named.url, tz=tz)
+    app.tasks, app.payload_limit = named.tasks, named.payload_limit
+    app.use_store(named.store)
+    return app

@@ -92,6 +92,13 @@ def find_task(app: Headrace, name: str) -> Task[Any, Any]:
     raise click.UsageError(f"The app has no task {name!r}. It has {known}.")
 
 
+def arguments_of(app: Headrace, task: str, texts: tuple[str, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """What was written as new arguments for a task that the app must have."""
+    if task not in app.tasks:
+        raise click.UsageError(f"Which app has the task {task!r}? Say --app module:app.")
+    return read_arguments(app.tasks[task], texts)
+
+
 def read_arguments(task: Task[Any, Any], texts: tuple[str, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """What was written on the command line as arguments of a call."""
     import inspect

@@ -9,7 +9,7 @@ import click
 
 from headrace.cli import visible
 from headrace.cli.acts import report
-from headrace.cli.enqueue import find_task, read_arguments
+from headrace.cli.enqueue import arguments_of, find_task
 from headrace.cli.options import DURATION, Asked, common_options, given_options, job_options
 from headrace.cli.output import console, show_fields, show_json, show_table, text_of
 from headrace.errors import ConfigurationError
@@ -210,7 +210,7 @@ def edit_command(
             changes["task"] = find_task(app, task).name
         if arguments:
             before = ops.schedule(app, name).record.definition.task
-            changes["args"], changes["kwargs"] = _arguments(app, changes.get("task", before), arguments)
+            changes["args"], changes["kwargs"] = arguments_of(app, changes.get("task", before), arguments)
         if not changes:
             raise click.UsageError("What should change? Say for example --every 'every day at 5am' or --queue slow.")
         try:
@@ -221,12 +221,6 @@ def edit_command(
         show_json(schedule.document())
     else:
         click.echo(f"{visible(schedule.record.definition.rule)}; next: {schedule.when}")
-
-
-def _arguments(app: Headrace, task: str, texts: tuple[str, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    if task not in app.tasks:
-        raise click.UsageError(f"Which app has the task {task!r}? Say --app module:app.")
-    return read_arguments(app.tasks[task], texts)
 
 
 def misfire(definition: Definition) -> str:
