@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import click
 
-from headrace.cli import visible
 from headrace.cli.options import Asked, common_options
-from headrace.cli.output import show_json, show_table
+from headrace.cli.output import say, show_json, show_table
 from headrace.ops import blocks
 from headrace.ops.documents import document, epoch_ms
 from headrace.values.text import ago, now_ms
@@ -36,11 +35,8 @@ def block_command(task: str | None, reason: str, by: str | None, asked: Asked) -
             _show(blocks.blocks(app), asked.as_json)
             return
         change = blocks.block(app, task, reason, by)
-    if asked.as_json:
-        show_json(document(change))
-    else:
-        again = f"{task} was blocked already. Its reason is the new one."
-        click.echo(visible(f"{task} is blocked." if change.changed else again))
+    again = f"{task} was blocked already. Its reason is the new one."
+    say(document(change), f"{task} is blocked." if change.changed else again, asked.as_json)
 
 
 @click.command("unblock")
@@ -57,10 +53,8 @@ def unblock_command(task: str, asked: Asked) -> None:
     """
     with asked.app() as app:
         change = blocks.unblock(app, task)
-    if asked.as_json:
-        show_json(document(change))
-    else:
-        click.echo(visible(f"{task} is no longer blocked." if change.changed else f"{task} was not blocked."))
+    text = f"{task} is no longer blocked." if change.changed else f"{task} was not blocked."
+    say(document(change), text, asked.as_json)
 
 
 def _show(found: list[blocks.BlockedTask], as_json: bool) -> None:

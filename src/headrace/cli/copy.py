@@ -16,7 +16,7 @@ import click
 from msgspec import to_builtins
 
 from headrace.cli.options import app_at, existing_app, json_option
-from headrace.cli.output import count_of, progress, show_json
+from headrace.cli.output import count_of, progress, say, show_json
 from headrace.ops import act
 from headrace.ops import copy as ops
 from headrace.records import Filter, State
@@ -93,10 +93,8 @@ def _save(file: IO[bytes], target: str, *, overwrite: bool, as_json: bool) -> No
         copied.flush()
         os.fsync(copied.fileno())
     part.replace(path)
-    if as_json:
-        show_json({"file": target, "bytes": path.stat().st_size})
-    else:
-        click.echo(f"{target} has been written: {path.stat().st_size:,} bytes.")
+    size = path.stat().st_size
+    say({"file": target, "bytes": size}, f"{target} has been written: {size:,} bytes.", as_json)
 
 
 def _load(file: IO[bytes], target: str, as_json: bool) -> None:

@@ -58,6 +58,14 @@ def show_json(document: Any, *, indent: int | None = 2) -> None:
     click.echo(json_text(document, indent))
 
 
+def say(document: Any, text: str, as_json: bool) -> None:
+    """What a command has to say: in words, or as JSON for programs."""
+    if as_json:
+        show_json(document)
+    else:
+        click.echo(visible(text))
+
+
 def json_text(document: Any, indent: int | None = None) -> str:
     """A JSON document in which everything can be seen.
 

@@ -9,7 +9,7 @@ import click
 from msgspec import to_builtins
 
 from headrace.cli.options import DURATION, Asked, common_options, yes_option
-from headrace.cli.output import progress, show_json
+from headrace.cli.output import progress, say
 from headrace.ops import act
 from headrace.records import Filter, State
 from headrace.values.text import length, now_ms
@@ -51,11 +51,8 @@ def purge_command(
             with progress("deleting", most) as bar:
                 advance = partial(bar.advance, bar.task_ids[0])
                 purged = act.purge(app, wanted, now_ms() - older_than, advance=advance)
-    if asked.as_json:
-        show_json(to_builtins(purged))
-    else:
-        kept = f" {purged.kept:,} kept: other jobs wait for them." if purged.kept else ""
-        click.echo(f"{purged.deleted:,} deleted.{kept}")
+    kept = f" {purged.kept:,} kept: other jobs wait for them." if purged.kept else ""
+    say(to_builtins(purged), f"{purged.deleted:,} deleted.{kept}", asked.as_json)
 
 
 def _ask(wanted: Filter, most: int | None, older_than: int) -> None:

@@ -9,7 +9,7 @@ import click
 
 from headrace.cli import visible
 from headrace.cli.options import Asked, Reading, common_options
-from headrace.cli.output import show_json, show_table
+from headrace.cli.output import count_of, say, show_json, show_table
 from headrace.errors import ConfigurationError
 from headrace.ops import act, look
 from headrace.ops.documents import document, epoch_ms, job_document
@@ -102,12 +102,10 @@ def pause_command(queue: str, by: str | None, stop_running: bool, asked: Asked) 
     """
     with asked.app() as app:
         change = act.pause(app, queue, _who() if by is None else by, stop_running=stop_running)
-    if asked.as_json:
-        show_json(document(change))
-        return
-    click.echo(visible(f"{queue} is paused." if change.changed else f"{queue} was paused already."))
+    text = f"{queue} is paused." if change.changed else f"{queue} was paused already."
     if stop_running:
-        click.echo(f"{change.stopped:,} running job{'' if change.stopped == 1 else 's'} put back in line.")
+        text += f"\n{count_of(change.stopped, 'running job')} put back in line."
+    say(document(change), text, asked.as_json)
 
 
 def _who() -> str:
@@ -129,10 +127,8 @@ def resume_command(queue: str, asked: Asked) -> None:
     """
     with asked.app() as app:
         change = act.resume(app, queue)
-    if asked.as_json:
-        show_json({"queue": queue, "paused": False, "changed": change.changed})
-    else:
-        click.echo(visible(f"{queue} goes on." if change.changed else f"{queue} was not paused."))
+    text = f"{queue} goes on." if change.changed else f"{queue} was not paused."
+    say({"queue": queue, "paused": False, "changed": change.changed}, text, asked.as_json)
 
 
 def _limit(text: str) -> int | str:
@@ -160,10 +156,8 @@ def limit_command(queue: str, running: int | str, asked: Asked) -> None:
     limit = running if isinstance(running, int) else None
     with asked.app() as app:
         act.limit(app, queue, limit)
-    if asked.as_json:
-        show_json({"queue": queue, "limit": limit})
-    else:
-        click.echo(visible(f"{queue} runs {'as many jobs as come' if limit is None else f'at most {limit} at once'}."))
+    text = f"{queue} runs {'as many jobs as come' if limit is None else f'at most {limit} at once'}."
+    say({"queue": queue, "limit": limit}, text, asked.as_json)
 
 
 @click.command("peek")

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from headrace.cli import visible
 from headrace.cli.acts import report
 from headrace.cli.enqueue import arguments_of, find_task
 from headrace.cli.options import DURATION, Asked, common_options, given_options, job_options
-from headrace.cli.output import console, show_fields, show_json, show_table, text_of
+from headrace.cli.output import console, say, show_fields, show_json, show_table, text_of
 from headrace.errors import ConfigurationError
 from headrace.ops import schedules as ops
 from headrace.ops.documents import epoch_ms
@@ -217,10 +216,7 @@ def edit_command(
             schedule = ops.edit(app, name, cast("ScheduleEdits", changes))
         except (ConfigurationError, ValueError, TypeError) as error:
             raise click.UsageError(str(error)) from None
-    if asked.as_json:
-        show_json(schedule.document())
-    else:
-        click.echo(f"{visible(schedule.record.definition.rule)}; next: {schedule.when}")
+    say(schedule.document(), f"{schedule.record.definition.rule}; next: {schedule.when}", asked.as_json)
 
 
 def misfire(definition: Definition) -> str:

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from headrace.cli import exits
 from headrace.cli.options import Reading, yes_option
-from headrace.cli.output import count_of, progress, show_json
+from headrace.cli.output import count_of, progress, say
 from headrace.errors import ConfigurationError
 from headrace.ops.act import Verb, to_all
 from headrace.ops.documents import epoch_ms
@@ -112,10 +112,10 @@ def act_on_many(app: Headrace, verb: Verb, selection: Selection, bounds: Bounds,
     selection, done = verb.meant(selection), verb.done
     matching = count(app, selection, bounds.limit)
     if bounds.dry_run:
-        _say({"matching": matching}, f"{count_of(matching, 'job')} would be {done}.", as_json)
+        say({"matching": matching}, f"{count_of(matching, 'job')} would be {done}.", as_json)
         return
     if not matching:
-        _say({"matching": 0, done: 0, "refused": 0}, "No jobs fit.", as_json)
+        say({"matching": 0, done: 0, "refused": 0}, "No jobs fit.", as_json)
         click.get_current_context().exit(exits.NOT_DONE)
     if not bounds.yes:
         if not sys.stdin.isatty():
@@ -128,13 +128,6 @@ def act_on_many(app: Headrace, verb: Verb, selection: Selection, bounds: Bounds,
             app, verb, selection, limit=bounds.limit, advance=lambda number: bar.advance(bar.task_ids[0], number)
         )
     text = f"{count_of(good, 'job')} {done}." + (f" {refused:,} refused." if refused else "")
-    _say({"matching": matching, done: good, "refused": refused}, text, as_json)
+    say({"matching": matching, done: good, "refused": refused}, text, as_json)
     if not good:
         click.get_current_context().exit(exits.NOT_DONE)
-
-
-def _say(document: dict[str, int], text: str, as_json: bool) -> None:
-    if as_json:
-        show_json(document)
-    else:
-        click.echo(text)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import click
 
-from headrace.cli import visible
 from headrace.cli.options import Asked, common_options
-from headrace.cli.output import show_json
+from headrace.cli.output import say
 from headrace.ops.selection import find_job
 from headrace.ops.why import why
 
@@ -25,8 +24,6 @@ def why_command(job_id: str, asked: Asked) -> None:
     with asked.app() as app:
         job = find_job(app, job_id)
         found = why(app, job)
-    if asked.as_json:
-        show_json({"id": job.id, "state": job.state.value, "reason": found.reason, "sentence": found.sentence})
-    else:
-        state = "" if found.sentence.startswith(job.state.value) else f"{job.state.value}: "
-        click.echo(visible(f"{state}{found.sentence}"))
+    state = "" if found.sentence.startswith(job.state.value) else f"{job.state.value}: "
+    document = {"id": job.id, "state": job.state.value, "reason": found.reason, "sentence": found.sentence}
+    say(document, f"{state}{found.sentence}", asked.as_json)
