@@ -22,8 +22,9 @@ from headrace.cli import cli, exits
 from headrace.dialects.bedrock import mapping
 from headrace.dialects.bedrock.store import BedrockStore
 from headrace.ops import drain, leasing
-from headrace.ops.families import WAITING, pages
+from headrace.ops.families import WAITING
 from headrace.records import Filter
+from headrace.store.paging import pages
 from headrace.values.clock import SystemClock
 from processes import PATIENCE, environment, eventually
 

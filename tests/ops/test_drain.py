@@ -17,10 +17,11 @@ from headrace import Headrace, crashpoints
 from headrace.errors import ConfigurationError
 from headrace.ops import drain as ops
 from headrace.ops.carrier import Left, Names
-from headrace.ops.families import WAITING, pages
+from headrace.ops.families import WAITING
 from headrace.records import Charge, Definition, Filter, IfFailed, Kind, Lane, ScheduleRecord, Snapshot, State
 from headrace.store.contract import Store
 from headrace.store.facets import PARKED
+from headrace.store.paging import pages
 from headrace.values.clock import SystemClock
 from store.postgres import servers as postgres
 from store.redis import servers as redis

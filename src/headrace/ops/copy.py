@@ -19,10 +19,12 @@ from headrace.errors import ConfigurationError, Unsupported
 from headrace.ops import audit
 from headrace.ops.forms import forms
 from headrace.records import Filter, NewJob, Page, Put, ScheduleRecord, Snapshot, spec_of
+from headrace.schedules import listing
 from headrace.store import Store
 from headrace.store.blocking import Block, Blocking
 from headrace.store.courses import Course
 from headrace.store.facets import PARKED, Past, QueueControl, Queues, Restoring, Schedules, Settings, Tags, facet
+from headrace.store.paging import following
 from headrace.store.urls import shown_url
 from headrace.values.text import iso, now_ms
 
@@ -121,14 +123,9 @@ def save_course(app: Headrace, file: IO[bytes], advance: Advance = lambda _: Non
     blocks: list[Block] = yield facet(store, Blocking).blocks()
     for block in blocks:
         write(Blocked(block))
-    schedules, after = 0, ""
-    more = True
-    while more:
-        look = yield facet(store, Schedules).schedules(after=after, limit=AT_ONCE)
-        for record in look.records:
-            write(Recurring(record))
-            after = record.name
-        schedules, more = schedules + len(look.records), look.more
+    schedules = yield from listing(store, ())
+    for record in schedules:
+        write(Recurring(record))
     jobs = 0
     wanted: Filter | None = Filter(limit=AT_ONCE)
     while wanted is not None:
@@ -137,9 +134,9 @@ def save_course(app: Headrace, file: IO[bytes], advance: Advance = lambda _: Non
             write(Copied(job))
         jobs += len(page.jobs)
         advance(len(page.jobs))
-        wanted = None if page.cursor is None else Filter(limit=AT_ONCE, after=page.cursor)
-    write(End(jobs, schedules))
-    return Saved(jobs, schedules)
+        wanted = following(wanted, page)
+    write(End(jobs, len(schedules)))
+    return Saved(jobs, len(schedules))
 
 
 save, asave = forms(save_course)

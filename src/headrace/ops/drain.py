@@ -14,7 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import closing
-from itertools import groupby
+from itertools import compress, groupby
 from typing import TYPE_CHECKING, TypeAlias
 from uuid import uuid4
 
@@ -25,14 +25,16 @@ from headrace import crashpoints
 from headrace.errors import ConfigurationError, Unsupported
 from headrace.ops import audit, leasing
 from headrace.ops.carrier import Carrier, Left, Names, Reasons, can_claim, keeps_ids
-from headrace.ops.families import WAITING, families, pages, parts
+from headrace.ops.families import WAITING, families, parts
 from headrace.ops.forms import threaded
 from headrace.ops.sidings import BROUGHT, CLAIMED, base
 from headrace.records import Filter, ScheduleRecord, Snapshot, State
+from headrace.schedules import listing
 from headrace.store import Store
 from headrace.store.contract import Facet
 from headrace.store.courses import run_course
 from headrace.store.facets import Edit, Editing, Queues, Schedules, facet
+from headrace.store.paging import pages
 from headrace.store.urls import shown_url
 from headrace.values.text import now_ms
 
@@ -370,7 +372,7 @@ def _bring(source: Store, queue: str, jobs: Sequence[Snapshot], carry: Carrier) 
     crashpoints.passing("drain.claimed")
     there = carry.bring(jobs)
     crashpoints.passing("drain.put")
-    brought = [job for job, is_there in zip(jobs, there, strict=True) if is_there]
+    brought = list(compress(jobs, there))
     back = [job.id for job, is_there in zip(jobs, there, strict=True) if not is_there]
     if back:
         source.run(editing.edit(back, Edit(queue=queue)))
@@ -383,17 +385,9 @@ def _bring(source: Store, queue: str, jobs: Sequence[Snapshot], carry: Carrier) 
 # -- schedules ---------------------------------------------------------------------------------------------
 
 
-def _schedules(source: Store) -> Iterator[ScheduleRecord]:
-    after, more = "", True
-    while more:
-        look = source.run(facet(source, Schedules).schedules(after=after, limit=AT_ONCE))
-        yield from look.records
-        after, more = (look.records[-1].name, look.more) if look.records else ("", False)
-
-
 def _movable(source: Store, carry: Carrier) -> Iterator[tuple[ScheduleRecord, ScheduleRecord]]:
     """Schedules that the target would take, each with what it would be there; why the others stay is noted."""
-    for record in list(_schedules(source)) if Facet.SCHEDULES in source.facets else ():
+    for record in run_course(source, listing(source, ())) if Facet.SCHEDULES in source.facets else ():
         definition, names = record.definition, carry.names
         moved = replace(
             definition,

@@ -10,10 +10,10 @@ from graphlib import TopologicalSorter
 from typing import TypeVar
 
 from msgspec import Struct
-from msgspec.structs import replace
 
-from headrace.records import Filter, Snapshot, State
+from headrace.records import Filter, State
 from headrace.store import Store
+from headrace.store.paging import pages
 
 WAITING = (State.READY, State.SCHEDULED, State.BLOCKED)
 T = TypeVar("T")
@@ -61,16 +61,6 @@ def _heads(related: dict[str, list[str]]) -> Callable[[str], str]:
         for parent in parents:
             above[head(name)] = head(parent)
     return head
-
-
-def pages(source: Store, wanted: Filter) -> Iterator[list[Snapshot]]:
-    """Jobs, page by page; none again that has gone meanwhile."""
-    asked: Filter | None = wanted
-    while asked is not None:
-        page = source.run(source.find(asked))
-        if page.jobs:
-            yield page.jobs
-        asked = None if page.cursor is None else replace(wanted, after=page.cursor)
 
 
 def parts(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:

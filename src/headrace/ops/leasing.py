@@ -14,12 +14,13 @@ from uuid import uuid4
 from headrace import crashpoints
 from headrace.errors import SessionGone
 from headrace.ops.carrier import Carrier
-from headrace.ops.families import WAITING, pages, parts
+from headrace.ops.families import WAITING, parts
 from headrace.ops.sidings import base
 from headrace.records import ExchangeReply, Filter, Kind, Lease, Outcome, SessionInfo, Snapshot, State, Take, Verdict
 from headrace.store import Store
 from headrace.store.contract import Stranding
 from headrace.store.facets import Queues, facet
+from headrace.store.paging import pages
 
 BLOCKED = "It waits for another job there, and can't be leased."
 CHILD = "Another job there waits for it."
