@@ -16,10 +16,11 @@ import click
 from msgspec import to_builtins
 
 from headrace.cli.options import app_at, existing_app, json_option
-from headrace.cli.output import count_of, progress, say, show_json
+from headrace.cli.output import progress, say, show_json
 from headrace.ops import act
 from headrace.ops import copy as ops
 from headrace.records import Filter, State
+from headrace.values.text import count_of
 
 
 @click.command("copy")

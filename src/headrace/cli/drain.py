@@ -16,10 +16,10 @@ from msgspec import to_builtins
 
 from headrace.cli import exits
 from headrace.cli.options import app_at, app_option, existing_app, json_option, yes_option
-from headrace.cli.output import count_of, progress, show_json, show_table
+from headrace.cli.output import progress, show_json, show_table
 from headrace.ops import drain as ops
 from headrace.ops.carrier import Names
-from headrace.values.text import iso
+from headrace.values.text import count_of, iso
 
 if TYPE_CHECKING:
     from rich.progress import Progress

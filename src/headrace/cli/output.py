@@ -148,14 +148,6 @@ def progress(what: str, total: int | None) -> Progress:
     return bar
 
 
-def count_of(number: int, noun: str) -> str:
-    """
-    >>> count_of(1, "job"), count_of(2000, "job")
-    ('1 job', '2,000 jobs')
-    """
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 def text_of(encoded: bytes | None) -> str:
     """What a job carries, for people."""
     return "" if encoded is None else encoded.decode(errors="backslashreplace")

@@ -9,13 +9,13 @@ import click
 
 from headrace.cli import visible
 from headrace.cli.options import Asked, Reading, common_options
-from headrace.cli.output import count_of, say, show_json, show_table
+from headrace.cli.output import say, show_json, show_table
 from headrace.errors import ConfigurationError
 from headrace.ops import act, look
 from headrace.ops.documents import document, epoch_ms, job_document
 from headrace.records import State
 from headrace.values.names import read_number
-from headrace.values.text import ago, now_ms
+from headrace.values.text import ago, count_of, now_ms
 
 if TYPE_CHECKING:
     from headrace.ops.look import QueueFigures

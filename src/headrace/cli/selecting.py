@@ -13,14 +13,14 @@ from msgspec import Struct
 
 from headrace.cli import exits
 from headrace.cli.options import Reading, yes_option
-from headrace.cli.output import count_of, progress, say
+from headrace.cli.output import progress, say
 from headrace.errors import ConfigurationError
 from headrace.ops.act import Verb, to_all
 from headrace.ops.documents import epoch_ms
 from headrace.ops.selection import Selection, count
 from headrace.records import Filter, State
 from headrace.values.durations import milliseconds
-from headrace.values.text import now_ms
+from headrace.values.text import count_of, now_ms
 
 if TYPE_CHECKING:
     from headrace.app import Headrace

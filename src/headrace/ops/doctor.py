@@ -67,7 +67,7 @@ def diagnose(
     repaired = _repair(store, orphan_after, alone) if repair else UNSET
     sessions, counts = store.run(store.sessions()), store.run(store.counts())
     file = file_of(store.url)
-    problems = find_problems(store, file)
+    problems = find_problems(store, sessions, counts, file)
     return Diagnosis(
         store=shown_url(store.url),
         durability=store.durability.value,

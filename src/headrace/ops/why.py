@@ -17,7 +17,7 @@ from headrace.store.facets import Circumstances, Explaining, LaneSnapshot, facet
 from headrace.store.limits import DEPENDENCY
 from headrace.values.codec import decode_error
 from headrace.values.glob import any_fits
-from headrace.values.text import length, local, percent
+from headrace.values.text import count_of, length, local, percent
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
@@ -272,7 +272,7 @@ def command(*words: str) -> str:
 
 
 def _number(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}" if count else f"no {what}"
+    return count_of(count, what) if count else f"no {what}"
 
 
 def _times(count: int) -> str:

@@ -1,4 +1,4 @@
-"""Times and lengths of time as they are shown: to people in words, to programs in ISO 8601."""
+"""Times, lengths of time and numbers as they are shown: to people in words, to programs in ISO 8601."""
 
 from __future__ import annotations
 
@@ -71,3 +71,11 @@ def percent(progress: tuple[float, float]) -> str:
     """
     done, total = progress
     return f"{100 * done / total:.0f} % ({done:g} of {total:g})" if total else f"{done:g}"
+
+
+def count_of(number: int, noun: str) -> str:
+    """
+    >>> count_of(1, "job"), count_of(2000, "job")
+    ('1 job', '2,000 jobs')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -11,7 +11,7 @@ from headrace import Headrace
 from headrace.dialects.qless.store import QlessStore, worker_name
 from headrace.errors import ConfigurationError, DependencyCycle, Unsupported
 from headrace.ops import act
-from headrace.ops.blocked import blocked_by_failed
+from headrace.ops.findings import blocked_by_failed
 from headrace.ops.selection import Selection
 from headrace.ops.why import why
 from headrace.records import (
