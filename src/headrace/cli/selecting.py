@@ -15,7 +15,6 @@ from headrace.cli import exits
 from headrace.cli.options import Reading, yes_option
 from headrace.cli.output import progress, say
 from headrace.errors import ConfigurationError
-from headrace.ops.act import Verb, to_all
 from headrace.ops.documents import epoch_ms
 from headrace.ops.selection import Selection, count
 from headrace.records import Filter, State
@@ -24,6 +23,7 @@ from headrace.values.text import count_of, now_ms
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
+    from headrace.ops.act import Verb
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -109,6 +109,8 @@ def check_choice(ids: tuple[str, ...], selection: Selection) -> None:
 
 def act_on_many(app: Headrace, verb: Verb, selection: Selection, bounds: Bounds, as_json: bool) -> None:
     """Do something to all jobs that fit, after a question; say how many that were."""
+    from headrace.ops.act import to_all
+
     selection, done = verb.meant(selection), verb.done
     matching = count(app, selection, bounds.limit)
     if bounds.dry_run:
