@@ -172,8 +172,9 @@ def _pair(text: str) -> tuple[str, str]:
 # -- from options to stores and apps --
 
 
-@contextmanager
-def existing_app(store: str | None, app_path: str | None, *, with_tasks: bool = False) -> Iterator[Headrace]:
+def existing_app(
+    store: str | None, app_path: str | None, *, with_tasks: bool = False
+) -> AbstractContextManager[Headrace]:
     """An app at a store that is there: a misspelt path must not make an empty store, and say that all is well.
 
     `with_tasks`: the app that was named itself; else one without tasks, whose code need not even be loaded if the store
@@ -191,29 +192,24 @@ def existing_app(store: str | None, app_path: str | None, *, with_tasks: bool = 
             f"There is no store at {path.absolute()}: nothing has been enqueued there yet, or it is somewhere else. "
             "Say where with --store, $HEADRACE_STORE or --app."
         )
-    with _at_store(named if with_tasks and named is not None else bare, bare.url) as app:
-        yield app
+    return _at_store(named if with_tasks and named is not None else bare, bare.url)
 
 
-@contextmanager
-def app_at(url: str) -> Iterator[Headrace]:
+def app_at(url: str) -> AbstractContextManager[Headrace]:
     """An app without tasks at a store, which is made if it is not there."""
     from headrace.app import Headrace
 
-    with _at_store(Headrace(url), url) as app:
-        yield app
+    return _at_store(Headrace(url), url)
 
 
-@contextmanager
-def required_app(app_path: str | None, store: str | None) -> Iterator[Headrace]:
+def required_app(app_path: str | None, store: str | None) -> AbstractContextManager[Headrace]:
     """The app of a command that cannot do without, at the store that was asked for."""
     from headrace.loading import load_app
 
     if not app_path:
         raise click.UsageError("Which app? Say --app module:app, or set $HEADRACE_APP.")
     app = load_app(app_path)
-    with _at_store(app, store or app.url):
-        yield app
+    return _at_store(app, store or app.url)
 
 
 @contextmanager
