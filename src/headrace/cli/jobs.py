@@ -16,6 +16,7 @@ from headrace.ops import look
 from headrace.ops.documents import document, epoch_ms, job_document
 from headrace.ops.selection import Selection
 from headrace.records import Filter
+from headrace.values.codec import decode_error
 from headrace.values.text import ago, length, local, now_ms, percent
 
 if TYPE_CHECKING:
@@ -107,8 +108,6 @@ def job_command(job_id: str, asked: Asked, attempt: int | None) -> None:
 
 def show_job(job: Snapshot) -> None:
     """Everything the job's head says."""
-    from headrace.values.codec import decode_error
-
     now = now_ms()
     error = decode_error(job.error)
     took = length(job.finished - job.started) if job.finished is not None and job.started is not None else ""

@@ -15,6 +15,7 @@ from headrace.errors import ConfigurationError
 from headrace.ops import schedules as ops
 from headrace.ops.documents import epoch_ms
 from headrace.options import editable
+from headrace.schedules import MOST
 from headrace.values.text import length, local
 
 if TYPE_CHECKING:
@@ -221,8 +222,6 @@ def edit_command(
 
 def misfire(definition: Definition) -> str:
     """What becomes of missed ticks, in words."""
-    from headrace.schedules import MOST
-
     bounded = definition.misfire == "all" and definition.limit <= MOST
     most = f", {definition.limit} at most" if bounded else ""
     return f"{definition.misfire.value}{most} (after {length(definition.grace)})"

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
 
 from headrace.cli.output import cell
 from headrace.ops.overview import FailedLine, Overview, QueueLine, RunningLine, WorkerLine
 from headrace.values.text import length
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-    from rich.table import Table
-    from rich.text import Text
 
 SHOWN_STATES = ("ready", "scheduled", "blocked", "running", "failed")
 
@@ -121,9 +119,6 @@ def seen(state: State, look: Look) -> State:
 
 def render(state: State, width: int, height: int, *, fold: bool = False) -> RenderableType:
     """The screen, of exactly this size or smaller. With `fold` nothing is cut: columns wrap, and it may get longer."""
-    from rich.console import Group
-    from rich.text import Text
-
     title = Text("headrace top  ", style="bold", no_wrap=True, overflow="ellipsis")
     title.append(f"{_title_numbers(state)}  {state.where}", style="not bold")
     footer = Text(
@@ -176,15 +171,11 @@ def _title_numbers(state: State) -> str:
 
 
 def _heading(state: State, view: int) -> RenderableType:
-    from rich.text import Text
-
     mark = "▸ " if view == state.view else "  "
     return Text(f"{mark}{VIEWS[view].name} ({state.look.totals[view]})", style="bold cyan" if mark.strip() else "cyan")
 
 
 def _table(state: State, view: int, lines: int, width: int, *, fold: bool) -> Table:
-    from rich.table import Table
-
     _, headings, importance, numbers = VIEWS[view]
     all_lines = state.look.lines[view]
     texts = [[cell(text) for text in cells] for _, cells in all_lines]
@@ -246,8 +237,6 @@ def column_widths(natural: dict[str, int], importance: list[str], numbers: list[
 
 def _end_of(text: Text, width: int) -> Text:
     """Names that begin alike: what is cut off is the beginning."""
-    from rich.text import Text
-
     if text.cell_len <= width:
         return text
     plain = text.plain
