@@ -153,11 +153,11 @@ def load_course(app: Headrace, file: IO[bytes], advance: Advance = lambda _: Non
     """
     store = _native(app)
     lines, places = _read(file)
-    refused: list[tuple[str, str]] = []
-    settings = {line.name: line.value for line in lines if isinstance(line, Setting)}
-    known = {name: value for name, value in settings.items() if _means_something(store, name, refused)}
-    if known:
-        yield facet(store, Settings).set_settings({**known})
+    absent = facet(store, Settings).absent_settings
+    settings: dict[str, int | None] = {line.name: line.value for line in lines if isinstance(line, Setting)}
+    refused = [(f"setting {name}", absent[name]) for name in settings if name in absent]
+    if known := {name: value for name, value in settings.items() if name not in absent}:
+        yield facet(store, Settings).set_settings(known)
     for line in lines:
         if isinstance(line, Control):
             yield from _govern(facet(store, Queues), line.control)
@@ -242,13 +242,6 @@ def _govern(queues: Queues, control: QueueControl) -> Course[None]:
         yield queues.pause(control.queue, control.paused_by)
     if control.limit is not None:
         yield queues.limit(control.queue, control.limit)
-
-
-def _means_something(store: Store, name: str, refused: list[tuple[str, str]]) -> bool:
-    why = facet(store, Settings).absent_settings.get(name)
-    if why is not None:
-        refused.append((f"setting {name}", why))
-    return why is None
 
 
 def _bring_in(store: Store, jobs: Sequence[Snapshot], refused: list[tuple[str, str]]) -> Course[tuple[int, int]]:
