@@ -9,7 +9,7 @@ import click
 
 from headrace.cli.acts import report
 from headrace.cli.enqueue import arguments_of
-from headrace.cli.options import Asked, common_options, given_options, job_options
+from headrace.cli.options import Asked, arguments_option, common_options, given_options, job_options
 from headrace.cli.selecting import Bounds, act_on_many, check_choice, many_options
 from headrace.errors import ArgumentsError, ConfigurationError
 from headrace.ops.edit import JobEdit, edit, verb
@@ -27,9 +27,7 @@ OF_JOBS = editable("job")
 @job_options(OF_JOBS, {"queue": "--to-queue"})
 @click.option("--tz", default="UTC", show_default=True, help="The zone of --run-after.")
 @click.option("--data", metavar="JSON", help="What the next run finds in current().data.")
-@click.option(
-    "--argument", "arguments", multiple=True, metavar="ARGUMENT", help="All arguments anew, as for 'enqueue'."
-)
+@arguments_option
 @click.option("--add-after", "add", metavar="ID", multiple=True, help="Run them after this job, too. May be repeated.")
 @click.option(
     "--remove-after", "remove", metavar="ID", multiple=True, help="No longer wait for this job. May be repeated."

@@ -79,6 +79,9 @@ app_option = click.option(
     "--app", "app_path", metavar="MODULE:APP", envvar="HEADRACE_APP", help="The app, as module:app. [$HEADRACE_APP]"
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+arguments_option = click.option(
+    "--argument", "arguments", multiple=True, metavar="ARGUMENT", help="All arguments anew, as for 'enqueue'."
+)
 yes_option = click.option("--yes", is_flag=True, help="Don't ask.")
 
 

@@ -9,7 +9,7 @@ import click
 
 from headrace.cli.acts import report
 from headrace.cli.enqueue import arguments_of, find_task
-from headrace.cli.options import DURATION, Asked, common_options, given_options, job_options
+from headrace.cli.options import DURATION, Asked, arguments_option, common_options, given_options, job_options
 from headrace.cli.output import console, say, show_fields, show_json, show_table, text_of
 from headrace.errors import ConfigurationError
 from headrace.ops import schedules as ops
@@ -179,9 +179,7 @@ def delete_command(names: tuple[str, ...], asked: Asked) -> None:
 @click.option("--repeat", metavar="RULE", help="Another rule, counted from the run before: 'FINISHED, +1 HOUR'.")
 @click.option("--tz", metavar="ZONE", help="The zone of the rule.")
 @click.option("--task", metavar="TASK", help="Another task, by its name or the end of it.")
-@click.option(
-    "--argument", "arguments", multiple=True, metavar="ARGUMENT", help="All arguments anew, as for 'enqueue'."
-)
+@arguments_option
 @job_options(OF_JOBS)
 @click.option("--overlap", type=click.Choice(["allow", "skip", "queue", "replace"]), help="While the last job runs.")
 @click.option("--misfire", type=click.Choice(["all", "once", "skip"]), help="What becomes of missed ticks.")
