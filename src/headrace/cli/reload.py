@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from traceback import walk_tb
 from typing import TYPE_CHECKING, NoReturn
 
 from headrace.cli import exits
@@ -71,10 +72,8 @@ def files_of(error: BaseException | None) -> set[Path]:
     """The files that a failed import went through, the one with the mistake included."""
     files: set[Path] = set()
     while error is not None:
-        trace = error.__traceback__
-        while trace is not None:
-            files.update(_own(trace.tb_frame.f_code.co_filename))
-            trace = trace.tb_next
+        for frame, _ in walk_tb(error.__traceback__):
+            files.update(_own(frame.f_code.co_filename))
         if isinstance(error, SyntaxError):
             files.update(_own(error.filename))
         error = error.__cause__ or error.__context__

@@ -53,7 +53,10 @@ blocks, ablocks = forms(blocks_course)
 
 def block_course(app: Headrace, task: str, reason: str = "", by: str | None = None) -> Course[BlockChange]:
     """Hand out no more jobs of a task. What runs goes on. `by`: who wants that, if it is not who acts here."""
-    _check(reason)
+    if not reason.isprintable():
+        raise ConfigurationError(f"The reason {reason!r} contains a character that cannot be printed.")
+    if len(reason) > LONGEST_REASON:
+        raise ConfigurationError(f"A reason has {LONGEST_REASON:,} characters at most, not {len(reason):,}.")
     who = audit.operator() if by is None else by
     changed = yield facet(app.store, Blocking).block(check_name("task", task), reason, who)
     yield from audit.note(app.store, "block", f"task {task}{f': {reason}' if reason else ''}")
@@ -71,10 +74,3 @@ def unblock_course(app: Headrace, task: str) -> Course[BlockChange]:
 
 
 unblock, aunblock = forms(unblock_course)
-
-
-def _check(reason: str) -> None:
-    if not reason.isprintable():
-        raise ConfigurationError(f"The reason {reason!r} contains a character that cannot be printed.")
-    if len(reason) > LONGEST_REASON:
-        raise ConfigurationError(f"A reason has {LONGEST_REASON:,} characters at most, not {len(reason):,}.")

@@ -66,8 +66,7 @@ def page_of_course(app: Headrace, selection: Selection) -> Course[Page]:
     store = app.store
     check_searchable(store, selection)
     if selection == Selection(wanted=selection.wanted):
-        whole = yield from whole_page_course(store, selection.wanted)
-        return whole
+        return (yield from whole_page_course(store, selection.wanted))
     wanted, missing = replace(selection.wanted, limit=PAGE), selection.wanted.limit
     jobs: list[Snapshot] = []
     while True:
