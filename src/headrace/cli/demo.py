@@ -11,11 +11,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from headrace.cli import exits
+from headrace.cli.demo_app import app, convert, deliver, fetch, greet
 from headrace.cli.output import console, show_table
 from headrace.errors import HeadraceError
 from headrace.job import Job
@@ -23,9 +24,6 @@ from headrace.ops import look
 from headrace.ops.doctor import SURVIVES
 from headrace.records import HistoryRecord, State
 from headrace.values.text import length
-
-if TYPE_CHECKING:
-    from headrace.app import Headrace
 
 PARCELS = 40
 SLOTS = 4
@@ -44,14 +42,12 @@ def demo_command() -> None:
     Example:
       headrace demo
     """
-    from headrace.cli.demo_app import app
-
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="headrace-demo-")))
         app.url = f"sqlite:///{folder / 'jobs.db'}"
         app.use_store(None)
         stack.callback(app.close)
-        complete = Tour(app, folder, stack).run()
+        complete = Tour(folder, stack).run()
     if not complete:
         click.get_current_context().exit(exits.NOT_DONE)
 
@@ -59,8 +55,7 @@ def demo_command() -> None:
 class Tour:
     """The steps, told as they happen."""
 
-    def __init__(self, app: Headrace, folder: Path, stack: ExitStack) -> None:
-        self._app = app
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
         self._folder = folder
         self._stack = stack
         self._console = console()
@@ -81,8 +76,8 @@ class Tour:
 
     def _start_workers(self) -> tuple[subprocess.Popen[bytes], subprocess.Popen[bytes]]:
         self._title("Two workers")
-        store = self._app.store
-        self._say(f"The jobs live in one file: {self._app.url.removeprefix('sqlite:///')}")
+        store = app.store
+        self._say(f"The jobs live in one file: {app.url.removeprefix('sqlite:///')}")
         command = ["worker", "headrace.cli.demo_app:app", "--slots", str(SLOTS)]
         workers = tuple(self._stack.enter_context(self._worker(command, name)) for name in ("first", "second"))
         self._await("the workers", lambda: len(self._sessions(workers)) == 2)
@@ -91,8 +86,6 @@ class Tour:
         return workers[0], workers[1]
 
     def _return_a_value(self) -> None:
-        from headrace.cli.demo_app import greet
-
         self._title("A job returns a value")
         begin = time.monotonic()
         greeting = greet.enqueue("Ada").result(timeout=PATIENCE)
@@ -100,18 +93,14 @@ class Tour:
         self._say(f"greet.enqueue('Ada').result() -> {greeting!r}, from another process, in {took}")
 
     def _fail_and_retry(self) -> None:
-        from headrace.cli.demo_app import fetch
-
         self._title("A job fails, and is tried again")
         job = fetch.enqueue("https://example.org")
         answer = job.result(timeout=PATIENCE)
-        for event in look.job(self._app, job.id).history or ():
+        for event in look.job(app, job.id).history or ():
             self._say(f"{_clock(event)}  {event.what:<9}{event.detail}", style="dim")
         self._say(f"-> {answer!r}")
 
     def _follow_progress(self) -> None:
-        from headrace.cli.demo_app import convert
-
         self._title("A job says how far it is")
         job = convert.enqueue(25)
         shown = -1
@@ -122,10 +111,8 @@ class Tour:
         self._say(f"-> {job.result(timeout=PATIENCE)!r} pages")
 
     def _kill_a_worker(self, victim: subprocess.Popen[bytes], survivor: subprocess.Popen[bytes]) -> bool:
-        from headrace.cli.demo_app import deliver
-
         self._title("A worker is killed in the middle of its work")
-        jobs = self._app.enqueue_many([deliver.call(parcel) for parcel in range(PARCELS)])
+        jobs = app.enqueue_many([deliver.call(parcel) for parcel in range(PARCELS)])
         self._say(f"{PARCELS} parcels to deliver, by two workers with {SLOTS} hands each")
         self._await("both to be busy", lambda: self._delivered() >= 12 and self._held_by(victim) > 0)
         held = self._held_by(victim)
@@ -156,7 +143,7 @@ class Tour:
         # Its log goes to a file: shown only if something goes wrong.
         with open(self._folder / f"{name}.log", "wb") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "headrace", *command, "--store", self._app.url],
+                [sys.executable, "-m", "headrace", *command, "--store", app.url],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -174,13 +161,13 @@ class Tour:
 
     def _sessions(self, workers: tuple[subprocess.Popen[bytes], ...]) -> list[look.WorkerFigures]:
         pids = {worker.pid for worker in workers}
-        return [found for found in look.workers(self._app) if found.alive and (found.supervisor or found.pid) in pids]
+        return [found for found in look.workers(app) if found.alive and (found.supervisor or found.pid) in pids]
 
     def _held_by(self, worker: subprocess.Popen[bytes]) -> int:
         return sum(session.running for session in self._sessions((worker,)))
 
     def _delivered(self) -> int:
-        return sum(queue.done for queue in look.queues(self._app) if queue.queue == "parcels")
+        return sum(queue.done for queue in look.queues(app) if queue.queue == "parcels")
 
     # -- waiting and telling --
 
