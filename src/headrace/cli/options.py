@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin
@@ -109,6 +110,15 @@ def common_options(command: F) -> F:
         return command(asked=ctx.obj, **options)
 
     return only_store_option(app_option(json_option(with_asked)))  # type: ignore[return-value]
+
+
+def confirm(question: str, yes: bool, because: str = "") -> None:
+    """Ask before something is done, unless `--yes` was given. `because`: what to tell where nobody can be asked."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise click.UsageError(f"{because}Nobody is there to be asked: add --yes.")
+    click.confirm(question, abort=True, err=True)
 
 
 # -- options of jobs, as headrace.options declares them --

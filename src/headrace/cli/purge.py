@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from functools import partial
 
 import click
 from msgspec import to_builtins
 
-from headrace.cli.options import DURATION, Asked, common_options, yes_option
+from headrace.cli.options import DURATION, Asked, common_options, confirm, yes_option
 from headrace.cli.output import progress, say
 from headrace.ops import act
 from headrace.records import Filter, State
@@ -46,8 +45,7 @@ def purge_command(
         most = act.count_at_most(app, wanted)
         purged = act.Purged(0, 0)
         if most != 0:
-            if not yes:
-                _ask(wanted, most, older_than)
+            confirm(_question(wanted, most, older_than), yes)
             with progress("deleting", most) as bar:
                 advance = partial(bar.advance, bar.task_ids[0])
                 purged = act.purge(app, wanted, now_ms() - older_than, advance=advance)
@@ -55,12 +53,10 @@ def purge_command(
     say(to_builtins(purged), f"{purged.deleted:,} deleted.{kept}", asked.as_json)
 
 
-def _ask(wanted: Filter, most: int | None, older_than: int) -> None:
-    if not sys.stdin.isatty():
-        raise click.UsageError("Nobody is there to be asked: add --yes.")
+def _question(wanted: Filter, most: int | None, older_than: int) -> str:
     which = f"{'all' if most is None else f'{most:,}'} {' and '.join(wanted.states)} jobs"
     if older_than:
         which = f"those of {which} that ended more than {length(older_than)} ago"
     if wanted.task is not None:
         which += f" (task {wanted.task} only)"
-    click.confirm(f"Delete {which}?", abort=True, err=True)
+    return f"Delete {which}?"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -12,7 +11,7 @@ import click
 from msgspec import Struct
 
 from headrace.cli import exits
-from headrace.cli.options import Reading, yes_option
+from headrace.cli.options import Reading, confirm, yes_option
 from headrace.cli.output import progress, say
 from headrace.errors import ConfigurationError
 from headrace.ops.documents import epoch_ms
@@ -119,12 +118,8 @@ def act_on_many(app: Headrace, verb: Verb, selection: Selection, bounds: Bounds,
     if not matching:
         say({"matching": 0, done: 0, "refused": 0}, "No jobs fit.", as_json)
         click.get_current_context().exit(exits.NOT_DONE)
-    if not bounds.yes:
-        if not sys.stdin.isatty():
-            raise click.UsageError(
-                f"{count_of(matching, 'job')} would be {done}. Nobody is there to be asked: add --yes."
-            )
-        click.confirm(f"{verb.name.capitalize()} {count_of(matching, 'job')}?", abort=True, err=True)
+    jobs = count_of(matching, "job")
+    confirm(f"{verb.name.capitalize()} {jobs}?", bounds.yes, f"{jobs} would be {done}. ")
     with progress(verb.name, matching) as bar:
         good, refused = to_all(
             app, verb, selection, limit=bounds.limit, advance=lambda number: bar.advance(bar.task_ids[0], number)
