@@ -9,6 +9,8 @@ import click
 
 from headrace.cli.options import DURATION, SIZE
 
+FILE = click.Path(exists=True, dir_okay=False)
+
 
 @click.group("bedrock")
 def bedrock_command() -> None:
@@ -33,13 +35,9 @@ def bedrock_command() -> None:
     help="What an answered command survives: any process' death, or power loss too.",
 )
 @click.option("--node-name", metavar="NAME", help="What answers say in nodeName.  [default: the host's name]")
-@click.option(
-    "--secret-file",
-    type=click.Path(exists=True, dir_okay=False),
-    help="Serve only clients that know the secret in this file.",
-)
-@click.option("--tls-cert", type=click.Path(exists=True, dir_okay=False), help="Speak TLS, with this certificate.")
-@click.option("--tls-key", type=click.Path(exists=True, dir_okay=False), help="Its key, if it is in another file.")
+@click.option("--secret-file", type=FILE, help="Serve only clients that know the secret in this file.")
+@click.option("--tls-cert", type=FILE, help="Speak TLS, with this certificate.")
+@click.option("--tls-key", type=FILE, help="Its key, if it is in another file.")
 @click.option("--no-query", is_flag=True, help="Refuse Query.")
 @click.option("--allow-write-query", is_flag=True, help="Let Query write, as Bedrock does.")
 @click.option("--query-time", type=DURATION, default="2s", show_default=True, help="The longest that a Query may take.")

@@ -15,7 +15,7 @@ import click
 from msgspec import to_builtins
 
 from headrace.cli import exits
-from headrace.cli.options import app_at, app_option, existing_app, json_option, yes_option
+from headrace.cli.options import app_at, app_option, confirm, existing_app, json_option, yes_option
 from headrace.cli.output import progress, show_json, show_table
 from headrace.ops import drain as ops
 from headrace.ops.carrier import Names
@@ -71,10 +71,7 @@ def drain_command(
             _show_plan(plan, as_json=as_json and dry_run)
         if dry_run:
             sys.exit(_exit_code(plan))
-        if not yes:
-            if not sys.stdin.isatty():
-                raise click.UsageError("Nobody is there to be asked: add --yes.")
-            click.confirm("Go on?", abort=True, err=True)
+        confirm("Go on?", yes)
         with progress("moving", plan.jobs) as bar, _heeding_signals(bar) as is_interrupted:
             advance = partial(bar.advance, bar.task_ids[0])
             drained = ops.drain(
@@ -115,7 +112,7 @@ def _show_plan(plan: ops.Plan, *, as_json: bool) -> None:
     _show_rest(plan)
 
 
-def _show_rest(found: ops.Plan | ops.Drained) -> None:
+def _show_rest(found: ops.Drained) -> None:
     """What stays at the source."""
     if found.left:
         click.echo("Not carried:")
@@ -131,7 +128,7 @@ def _show_rest(found: ops.Plan | ops.Drained) -> None:
         )
 
 
-def _exit_code(found: ops.Plan | ops.Drained) -> int:
+def _exit_code(found: ops.Drained) -> int:
     return exits.NOT_DONE if found.left or found.running.number else exits.OK
 
 

@@ -44,7 +44,7 @@ def stats_command(queue: str | None, asked: Asked, day: str | None) -> None:
         today = date_of(day_of(None, app.clock.now()))
         moving = rates(app) if wanted == today else None
     if asked.as_json:
-        show_json({"day": str(wanted), "queues": [{**stats_document(day), **_document(moving, day)} for day in days]})
+        show_json({"day": str(wanted), "queues": [_document(day, moving) for day in days]})
     elif queue is not None:
         _show_queue(days[0], None if moving is None else moving.get(queue, NO_RATES))
     elif not days:
@@ -53,8 +53,8 @@ def stats_command(queue: str | None, asked: Asked, day: str | None) -> None:
         _show_queues(days)
 
 
-def _document(moving: dict[str, QueueRates] | None, day: QueueStats) -> dict[str, Any]:
-    return {"rates": None if moving is None else document(moving.get(day.queue, NO_RATES))}
+def _document(day: QueueStats, moving: dict[str, QueueRates] | None) -> dict[str, Any]:
+    return {**stats_document(day), "rates": None if moving is None else document(moving.get(day.queue, NO_RATES))}
 
 
 def _text(span: timedelta | None) -> str:

@@ -65,16 +65,6 @@ class Running(Struct, frozen=True):
     """When the last lease runs out, unless it is renewed, where the source says so."""
 
 
-class Plan(Struct, frozen=True):
-    """What a drain would do."""
-
-    jobs: int
-    schedules: int
-    left: list[Left]
-    running: Running
-    warnings: list[str]
-
-
 class Drained(Struct, frozen=True):
     """What a drain has done."""
 
@@ -82,6 +72,12 @@ class Drained(Struct, frozen=True):
     schedules: int
     left: list[Left]
     running: Running
+
+
+class Plan(Drained, frozen=True):
+    """What a drain would do."""
+
+    warnings: list[str]
 
 
 # -- what to do ------------------------------------------------------------------------------------------
