@@ -15,7 +15,7 @@ from typing import IO
 import click
 from msgspec import to_builtins
 
-from headrace.cli.options import app_at, existing_app, json_option
+from headrace.cli.options import Asked, app_at, json_option
 from headrace.cli.output import progress, say, show_json
 from headrace.ops import act
 from headrace.ops import copy as ops
@@ -72,7 +72,7 @@ def _file_from(source: str) -> Iterator[IO[bytes]]:
             shutil.copyfileobj(sys.stdin.buffer, spooled)
         else:
             with (
-                existing_app(source, None) as app,
+                Asked(source).app() as app,
                 progress("reading", act.count_at_most(app, Filter(states=tuple(State)))) as bar,
             ):
                 ops.save(app, spooled, partial(bar.advance, bar.task_ids[0]))

@@ -15,7 +15,7 @@ import click
 from msgspec import to_builtins
 
 from headrace.cli import exits
-from headrace.cli.options import app_at, app_option, confirm, existing_app, json_option, yes_option
+from headrace.cli.options import Asked, app_at, app_option, confirm, json_option, yes_option
 from headrace.cli.output import progress, show_json, show_table
 from headrace.ops import drain as ops
 from headrace.ops.carrier import Names
@@ -64,7 +64,7 @@ def drain_command(
       headrace drain sqlite:///jobs.db redis://localhost:6379/0 --map mail:send=shop:send_mail --yes
     """
     names = Names(_pairs("--map", tasks), _pairs("--map-queue", queues))
-    with existing_app(source, app_path, with_tasks=True) as from_app, app_at(target) as to_app:
+    with Asked(source, app_path).app(with_tasks=True) as from_app, app_at(target) as to_app:
         _share_tasks(from_app.tasks, to_app.tasks, names.tasks)
         plan = ops.plan(from_app, to_app, names)
         if dry_run or not yes:

@@ -94,7 +94,24 @@ class Asked(Struct, frozen=True):
     as_json: bool = False
 
     def app(self, *, with_tasks: bool = False) -> AbstractContextManager[Headrace]:
-        return existing_app(self.store, self.app_path, with_tasks=with_tasks)
+        """An app at a store that is there: a misspelt path must not make an empty store, and say that all is well.
+
+        `with_tasks`: the app that was named itself; else one without tasks, whose code need not even be loaded if the
+        store was named, too: a mistake in it keeps no operator from looking.
+        """
+        from headrace.app import Headrace
+        from headrace.loading import load_app
+        from headrace.store.urls import file_of
+
+        named = load_app(self.app_path) if self.app_path and (with_tasks or not self.store) else None
+        bare = Headrace(self.store or (None if named is None else named.url))
+        path = file_of(bare.url)
+        if path is not None and not path.exists():
+            raise StoreUnavailable(
+                f"There is no store at {path.absolute()}: nothing has been enqueued there yet, or it is somewhere "
+                "else. Say where with --store, $HEADRACE_STORE or --app."
+            )
+        return _at_store(named if with_tasks and named is not None else bare, bare.url)
 
 
 def common_options(command: F) -> F:
@@ -183,29 +200,6 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 # -- from options to stores and apps --
-
-
-def existing_app(
-    store: str | None, app_path: str | None, *, with_tasks: bool = False
-) -> AbstractContextManager[Headrace]:
-    """An app at a store that is there: a misspelt path must not make an empty store, and say that all is well.
-
-    `with_tasks`: the app that was named itself; else one without tasks, whose code need not even be loaded if the store
-    was named, too: a mistake in it keeps no operator from looking.
-    """
-    from headrace.app import Headrace
-    from headrace.loading import load_app
-    from headrace.store.urls import file_of
-
-    named = load_app(app_path) if app_path and (with_tasks or not store) else None
-    bare = Headrace(store or (None if named is None else named.url))
-    path = file_of(bare.url)
-    if path is not None and not path.exists():
-        raise StoreUnavailable(
-            f"There is no store at {path.absolute()}: nothing has been enqueued there yet, or it is somewhere else. "
-            "Say where with --store, $HEADRACE_STORE or --app."
-        )
-    return _at_store(named if with_tasks and named is not None else bare, bare.url)
 
 
 def app_at(url: str) -> AbstractContextManager[Headrace]:
