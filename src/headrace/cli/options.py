@@ -7,11 +7,10 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, get_args, get_origin
 
 import click
 from click.core import ParameterSource
-from msgspec import Struct
 
 from headrace.errors import ConfigurationError, StoreUnavailable
 
@@ -86,7 +85,7 @@ arguments_option = click.option(
 yes_option = click.option("--yes", is_flag=True, help="Don't ask.")
 
 
-class Asked(Struct, frozen=True):
+class Asked(NamedTuple):
     """Where a command looks, and whether it prints for programs."""
 
     store: str | None = None
