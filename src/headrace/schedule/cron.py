@@ -10,6 +10,7 @@ when one of them begins with a star (``*/2`` too) both must match.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from zoneinfo import ZoneInfo
 
 from headrace.schedule import fields
@@ -55,13 +56,12 @@ def parse_cron(text: str, tz: ZoneInfo) -> Calendar:
     hour = read_field(parts[2], fields.HOUR)
     month = read_field(parts[4], fields.MONTH)
     of_month, month_field = _day_of_month(parts[3])
-    of_week, week_field = _day_of_week(parts[5])
-    days = join_days(of_month, of_week, both=month_field.starred or week_field.starred)
-    return Calendar(
-        Days(months=month.values, of_month=days[0], of_week=days[1], both=days[2]),
-        times_of(hour, minute, second),
-        tz,
-    )
+    # A range that ends on Sunday by name (SAT-SUN) ends on 7.
+    named = re.sub(r"-sun(day)?\b", "-7", parts[5], flags=re.IGNORECASE)
+    of_week, week_field = read_day_of_week(named, _DAY_OF_WEEK)
+    both = month_field.starred or week_field.starred
+    days = join_days(Days(months=month.values, of_month=of_month, of_week=of_week, both=both))
+    return Calendar(days, times_of(hour, minute, second), tz)
 
 
 def times_of(hour: Field, minute: Field, second: Field) -> Times:
@@ -77,20 +77,20 @@ def times_of(hour: Field, minute: Field, second: Field) -> Times:
     )
 
 
-def join_days(
-    of_month: DayOfMonth | None, of_week: DayOfWeek | None, *, both: bool
-) -> tuple[DayOfMonth | None, DayOfWeek | None, bool]:
+def join_days(days: Days) -> Days:
     """Drop day parts that don't restrict, so that equal schedules are equal values."""
+    of_month, of_week, both = days.of_month, days.of_week, days.both
     if not both and of_month is not None and of_week is not None:  # a part that never matches adds nothing
         of_month, of_week = (None, of_week) if of_month == DayOfMonth() else (of_month, of_week)
         of_month, of_week = (of_month, None) if of_month and of_week == DayOfWeek() else (of_month, of_week)
     every_date = of_month is not None and len(of_month.values) == 31
     every_weekday = of_week is not None and len(of_week.values) == 7
     if of_month is not None and of_week is not None and not both and (every_date or every_weekday):
-        return None, None, False
+        return replace(days, of_month=None, of_week=None)
     of_month = None if every_date else of_month
     of_week = None if every_weekday else of_week
-    return of_month, of_week, both and of_month is not None and of_week is not None
+    both = both and of_month is not None and of_week is not None
+    return replace(days, of_month=of_month, of_week=of_week, both=both)
 
 
 def _day_of_month(text: str) -> tuple[DayOfMonth | None, Field]:
@@ -118,33 +118,29 @@ def _day_of_month(text: str) -> tuple[DayOfMonth | None, Field]:
     ), field
 
 
-def _day_of_week(text: str) -> tuple[DayOfWeek | None, Field]:
+def read_day_of_week(text: str, kind: Kind, *, turns: bool = False) -> tuple[DayOfWeek | None, Field]:
+    """Read a weekday field, with ``5#2`` and ``5L``."""
     nth: set[tuple[int, int]] = set()
     lasts: set[int] = set()
 
     def special(item: str) -> bool:
-        return read_weekday_special(item, _DAY_OF_WEEK, nth, lasts)
+        if match := _NTH.fullmatch(item):
+            if match[2] not in ("1", "2", "3", "4", "5"):
+                raise complain(item, kind, "after '#' comes 1 to 5")
+            nth.add((read_value(match[1], item, kind) % 7, int(match[2])))
+        elif len(item) > 1 and item[-1] in "lL" and item.lower() not in kind.names:
+            lasts.add(read_value(item[:-1], item, kind) % 7)
+        else:
+            return False
+        return True
 
-    # A range that ends on Sunday by name (SAT-SUN) ends on 7.
-    field = read_field(re.sub(r"-sun(day)?\b", "-7", text, flags=re.IGNORECASE), _DAY_OF_WEEK, special=special)
+    field = read_field(text, kind, special=special, turns=turns)
     if field.free:
         return None, field
     values = tuple(sorted({value % 7 for value in field.values}))
     return DayOfWeek(
         values=values,
-        nth=tuple(sorted({(weekday % 7, k) for weekday, k in nth if weekday % 7 not in values})),
-        last=tuple(sorted({weekday % 7 for weekday in lasts if weekday % 7 not in values})),
+        turns=tuple(turn for turn in field.turns if turn[1] <= 5),
+        nth=tuple(sorted(pair for pair in nth if pair[0] not in values)),
+        last=tuple(sorted(weekday for weekday in lasts if weekday not in values)),
     ), field
-
-
-def read_weekday_special(item: str, kind: Kind, nth: set[tuple[int, int]], lasts: set[int]) -> bool:
-    """Take ``5#2`` and ``5L`` of a weekday field."""
-    if match := _NTH.fullmatch(item):
-        if match[2] not in ("1", "2", "3", "4", "5"):
-            raise complain(item, kind, "after '#' comes 1 to 5")
-        nth.add((read_value(match[1], item, kind), int(match[2])))
-    elif len(item) > 1 and item[-1] in "lL" and item.lower() not in kind.names:
-        lasts.add(read_value(item[:-1], item, kind))
-    else:
-        return False
-    return True

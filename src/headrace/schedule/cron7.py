@@ -11,10 +11,10 @@ import re
 from zoneinfo import ZoneInfo
 
 from headrace.schedule import fields
-from headrace.schedule.cron import join_days, read_weekday_special, times_of
-from headrace.schedule.days import FIRST_YEAR, LAST_YEAR, DayOfMonth, DayOfWeek, Days
+from headrace.schedule.cron import join_days, read_day_of_week, times_of
+from headrace.schedule.days import FIRST_YEAR, LAST_YEAR, DayOfMonth, Days
 from headrace.schedule.errors import ScheduleError
-from headrace.schedule.fields import complain, read_field, read_value, split_fields
+from headrace.schedule.fields import read_field, read_step, read_value, split_fields
 from headrace.schedule.schedules import Calendar
 
 _UTC = ZoneInfo("UTC")
@@ -35,18 +35,16 @@ def parse_cron7(text: str, tz: ZoneInfo = _UTC) -> Calendar:
         raise ScheduleError(f"'{text}' has {len(parts)} fields; a WorkKit cron has 7, from year to second")
     year = read_field(parts[0], fields.YEAR, turns=True)
     month = read_field(parts[1], fields.MONTH, turns=True)
-    days = join_days(_day_of_month(parts[2]), _day_of_week(parts[3]), both=False)
+    of_month = _day_of_month(parts[2])
+    of_week, _ = read_day_of_week(parts[3], fields.DAY_OF_WEEK, turns=True)
     times = times_of(
         read_field(parts[4], fields.HOUR, turns=True),
         read_field(parts[5], fields.MINUTE, turns=True),
         read_field(parts[6], fields.SECOND, turns=True),
     )
     years = None if year.values == _EVERY_YEAR else year.values
-    return Calendar(
-        Days(years, month.values, month.turns, of_month=days[0], of_week=days[1]),
-        times,
-        tz,
-    )
+    days = Days(years, month.values, month.turns, of_month=of_month, of_week=of_week)
+    return Calendar(join_days(days), times, tz)
 
 
 def _day_of_month(text: str) -> DayOfMonth | None:
@@ -57,9 +55,7 @@ def _day_of_month(text: str) -> DayOfMonth | None:
         if item in ("L", "l"):
             lasts.add(item)
         elif match := _TO_LAST.fullmatch(item):
-            step = 1 if match[2] is None else int(match[2])
-            if step < 1:
-                raise complain(item, fields.DAY_OF_MONTH, "a step is at least 1")
+            step = read_step(match[2], item, fields.DAY_OF_MONTH)
             to_last.add((read_value(match[1], item, fields.DAY_OF_MONTH), step))
         else:
             return False
@@ -70,21 +66,3 @@ def _day_of_month(text: str) -> DayOfMonth | None:
         return None
     turns = tuple(turn for turn in field.turns if turn[1] <= 12)
     return DayOfMonth(values=field.values, turns=turns, to_last=tuple(sorted(to_last)), last=bool(lasts))
-
-
-def _day_of_week(text: str) -> DayOfWeek | None:
-    nth: set[tuple[int, int]] = set()
-    lasts: set[int] = set()
-
-    def special(item: str) -> bool:
-        return read_weekday_special(item, fields.DAY_OF_WEEK, nth, lasts)
-
-    field = read_field(text, fields.DAY_OF_WEEK, special=special, turns=True)
-    if field.free:
-        return None
-    return DayOfWeek(
-        values=field.values,
-        turns=tuple(turn for turn in field.turns if turn[1] <= 5),
-        nth=tuple(sorted(pair for pair in nth if pair[0] not in field.values)),
-        last=tuple(sorted(weekday for weekday in lasts if weekday not in field.values)),
-    )

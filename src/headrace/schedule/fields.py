@@ -67,7 +67,7 @@ def read_field(text: str, kind: Kind, *, special: Special | None = None, turns: 
         if special and special(item):
             continue
         if star := _STAR.fullmatch(item):
-            values.update(range(kind.low, kind.star_high + 1, _step(star[1], item, kind)))
+            values.update(range(kind.low, kind.star_high + 1, read_step(star[1], item, kind)))
             continue
         match = _RANGE.fullmatch(item)
         if match is None:
@@ -78,11 +78,11 @@ def read_field(text: str, kind: Kind, *, special: Special | None = None, turns: 
             high = read_value(last, item, kind)
             if high < low:
                 raise complain(item, kind, "the range runs backward; write it as two ranges, joined by a comma")
-            values.update(range(low, high + 1, _step(step, item, kind)))
+            values.update(range(low, high + 1, read_step(step, item, kind)))
         elif step is None:
             values.add(low)
         elif turns:
-            found_turns.add((low, _step(step, item, kind)))
+            found_turns.add((low, read_step(step, item, kind)))
         else:
             raise complain(item, kind, f"a step needs a range: write {low}-{kind.high}/{step}")
     values |= {value for value, n in found_turns if n == 1}
@@ -108,6 +108,14 @@ def read_value(text: str, item: str, kind: Kind) -> int:
     return value
 
 
+def read_step(text: str | None, item: str, kind: Kind) -> int:
+    """The number after a slash; 1 where there is none."""
+    step = 1 if text is None else int(text)
+    if step < 1:
+        raise complain(item, kind, "a step is at least 1")
+    return step
+
+
 def complain(item: str, kind: Kind, why: str = "") -> ScheduleError:
     """The refusal of an item, naming the item and its field."""
     return ScheduleError(f"'{item}' could not be placed in the {kind.name} field{': ' if why else ''}{why}")
@@ -118,10 +126,3 @@ def split_fields(text: str) -> list[str]:
     if len(text) > LONGEST_CRON:
         raise ScheduleError(f"a cron text of {len(text)} characters is too long; {LONGEST_CRON} are enough")
     return text.split()
-
-
-def _step(text: str | None, item: str, kind: Kind) -> int:
-    step = 1 if text is None else int(text)
-    if step < 1:
-        raise complain(item, kind, "a step is at least 1")
-    return step
