@@ -59,27 +59,10 @@ def to_instant(wall: datetime, tz: ZoneInfo) -> datetime:
 
 
 def next_instant(find: NextWall, after: datetime, tz: ZoneInfo, *, running: bool) -> datetime | None:
-    """The first instant strictly after ``after`` at which a wall-clock pattern runs in a zone."""
-    try:
-        return _next_instant(find, after, tz, running)
-    except OverflowError:  # the year 9999 has ended
-        return None
+    """The first instant strictly after ``after`` at which a wall-clock pattern runs in a zone.
 
-
-def in_overlap(wall: datetime, tz: ZoneInfo) -> bool:
-    """Whether the wall clock shows this time twice."""
-    first, second = _offsets(wall, tz)
-    return first > second
-
-
-def gap_before(instant: datetime, tz: ZoneInfo) -> tuple[datetime, datetime] | None:
-    """The wall-clock gap ``[start, end)`` that ends exactly at an instant, if one does."""
-    moment = instant.astimezone(UTC).replace(tzinfo=None)
-    before, now = _offset_at(moment - SECOND, tz), _offset_at(moment, tz)
-    return (moment + before, moment + now) if before < now else None
-
-
-def _next_instant(find: NextWall, after: datetime, tz: ZoneInfo, running: bool) -> datetime | None:
+    OverflowError when that leaves the calendar.
+    """
     start = after.astimezone(UTC).replace(microsecond=0) + SECOND
     local = start.astimezone(tz)
     second_pass = bool(local.fold)
@@ -106,6 +89,19 @@ def _next_instant(find: NextWall, after: datetime, tz: ZoneInfo, running: bool) 
         change = _transition(found - after_change, found - before, tz)
         wall = change + after_change  # the clock hand jumps over the gap, and so do we
     return None
+
+
+def in_overlap(wall: datetime, tz: ZoneInfo) -> bool:
+    """Whether the wall clock shows this time twice."""
+    first, second = _offsets(wall, tz)
+    return first > second
+
+
+def gap_before(instant: datetime, tz: ZoneInfo) -> tuple[datetime, datetime] | None:
+    """The wall-clock gap ``[start, end)`` that ends exactly at an instant, if one does."""
+    moment = instant.astimezone(UTC).replace(tzinfo=None)
+    before, now = _offset_at(moment - SECOND, tz), _offset_at(moment, tz)
+    return (moment + before, moment + now) if before < now else None
 
 
 def _offsets(wall: datetime, tz: ZoneInfo) -> tuple[timedelta, timedelta]:
