@@ -13,20 +13,20 @@
 from __future__ import annotations
 
 from collections import deque
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import lru_cache
 from hashlib import blake2b
 
 from headrace.policies import Misfire
 from headrace.records import Definition, NewJob, ScheduleRecord, Tick, spec_of
 from headrace.schedule import Repeat, Schedule, restore
+from headrace.schedule.schedules import EPOCH
 
 AT_ONCE = 100
 """How many jobs one schedule gets in one step. What is left comes with the next."""
 STRIDE = 10_000
 """How many missed ticks are walked over in one step, where there is no other way to the present."""
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 _rule = lru_cache(maxsize=1024)(restore)
 
@@ -42,7 +42,7 @@ def first_tick(definition: Definition, now: int) -> int | None:
 def tick_after(definition: Definition, tick: int) -> int | None:
     """The tick after a tick (or, where ticks do not depend on each other, after any time). None: there is none."""
     rule = _rule(definition.rule)
-    before = _moment(tick - definition.offset)
+    before = moment_of(tick - definition.offset)
     found = rule.next(before) if isinstance(rule, Schedule) else _repeated(rule, before, before)
     if found is None:
         return None
@@ -92,8 +92,8 @@ def _after_the_job(record: ScheduleRecord) -> int | None:
     rule = _rule(definition.rule)
     assert isinstance(rule, Repeat)
     assert record.finished is not None
-    finished = _moment(record.finished)
-    found = _repeated(rule, finished if record.started is None else _moment(record.started), finished)
+    finished = moment_of(record.finished)
+    found = _repeated(rule, finished if record.started is None else moment_of(record.started), finished)
     if found is None:
         return None
     following = _milliseconds(found) + definition.offset
@@ -184,9 +184,10 @@ def _within(definition: Definition, tick: int) -> int | None:
     return None if definition.end is not None and tick > definition.end else max(tick, 0)
 
 
-def _moment(milliseconds: int) -> datetime:
-    return _EPOCH + timedelta(milliseconds=milliseconds)
+def moment_of(milliseconds: int) -> datetime:
+    """A store's time, exactly."""
+    return EPOCH + timedelta(milliseconds=milliseconds)
 
 
 def _milliseconds(moment: datetime) -> int:
-    return (moment - _EPOCH) // _MILLISECOND
+    return (moment - EPOCH) // _MILLISECOND

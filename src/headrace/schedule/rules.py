@@ -11,15 +11,15 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from contextlib import suppress
+from datetime import UTC, datetime
 
 from msgspec.structs import replace
 
 from headrace.records import Definition
 from headrace.schedule import Repeat, Schedule, ScheduleError, anchors, parse, parse_repeat, restore
+from headrace.schedule.next_runs import moment_of
 from headrace.schedule.parsing import looks_like_cron
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def rule_of(kind: str, text: str, tz: str) -> str:
@@ -33,20 +33,10 @@ def rule_of(kind: str, text: str, tz: str) -> str:
     try:
         return str(parse(text, tz=tz))
     except ScheduleError:
-        if kind != "every":
-            raise
-        said = _with_every(text, tz)
-        if said is None:
-            raise
-        return said
-
-
-def _with_every(text: str, tz: str) -> str | None:
-    """`task.every("5 minutes")` has said the word already."""
-    try:
-        return str(parse(f"every {text}", tz=tz))
-    except ScheduleError:
-        return None
+        if kind == "every":  # `task.every("5 minutes")` has said the word already
+            with suppress(ScheduleError):
+                return str(parse(f"every {text}", tz=tz))
+        raise
 
 
 def anchored(definition: Definition, before: Definition | None, now: int) -> Definition:
@@ -58,11 +48,11 @@ def anchored(definition: Definition, before: Definition | None, now: int) -> Def
     known = None if before is None else restore(before.rule)
     anchor = anchors.anchor_of(known) if isinstance(known, Schedule) else None
     if definition.start is not None:
-        rule = anchors.anchored_at(rule, _moment(definition.start))
+        rule = anchors.anchored_at(rule, moment_of(definition.start))
     elif anchor is not None:
         rule = anchors.anchored_at(rule, anchor)
     elif known != rule:
-        rule = anchors.anchored(rule, _moment(now))
+        rule = anchors.anchored(rule, moment_of(now))
     # else it was stored by a version that knew no anchors, and goes on counting from 1970
     return replace(definition, rule=str(rule))
 
@@ -79,7 +69,3 @@ def _check_progress(rule: Repeat, text: str) -> None:
     later = rule.next(scheduled=now, started=now, finished=now)
     if later is None or later <= now:
         raise ScheduleError(f"'{text}' does not move on: add a modifier that does, such as '+1 DAY'")
-
-
-def _moment(milliseconds: int) -> datetime:
-    return _EPOCH + timedelta(milliseconds=milliseconds)
