@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import replace
 
 from headrace.schedule.dates import read_month_and_day, read_year
@@ -34,14 +35,7 @@ def gloss(count: int) -> str:
 
 def date_comes(phrase: Phrase) -> bool:
     """Whether a date such as '24 December' comes next; takes nothing."""
-    found: list[tuple[int, int]] = []
-
-    def look(words: Phrase) -> None:
-        if (date := read_month_and_day(words)) is not None:
-            found.append(date)
-
-    phrase.attempt(look)
-    return bool(found)
+    return read_month_and_day(copy(phrase)) is not None
 
 
 def read_days(phrase: Phrase, draft: Draft) -> None:

@@ -15,6 +15,7 @@ from headrace.schedule.zone import ZONE_NAME, zone
 LONGEST_PHRASE = 300
 T = TypeVar("T")
 
+_UNITS = {word: number for word, number in (DIGITS | ORDINALS).items() if number < 10}
 _TOKEN = re.compile(
     r"""
       (?P<date>[0-9]{4}-[0-9]{2}-[0-9]{2})(?![0-9])
@@ -24,7 +25,9 @@ _TOKEN = re.compile(
     | (?P<ordinal>[0-9]{1,4}(?:st|nd|rd|th)\b)
     | (?P<decimal>[0-9]{1,9}\.[0-9]{1,9})
     | (?P<number>[0-9]{1,9}(?![0-9]))
-    | (?P<compound>(?:twenty|thirty|forty|fifty)[ -][a-z]+)\b
+    """
+    rf"| (?P<compound>(?:{'|'.join(TENS)})[ -](?:{'|'.join(_UNITS)}))\b"
+    r"""
     | (?P<word>o['\u2019]clock\b|[^\W\d_]+)
     | (?P<dash>[-\u2013])
     | (?P<bracket>[()])
@@ -32,7 +35,6 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE,
 )
-_WORD = re.compile(r"(?P<word>[a-z]+)")
 _BARE_ZONE = re.compile(r"[A-Za-z][A-Za-z0-9+-]*")
 _NAMED_CLOCKS = {"noon": (12, 0, 0), "midnight": (0, 0, 0)}
 
@@ -77,18 +79,13 @@ class Phrase:
         if not self.text:
             raise ScheduleError("the phrase is empty; write for example 'in 5 minutes' or 'every day at 9am'")
         body, self.zone_name = cut_zone(self.text)
-        self._tokens = _tokens(body.lower(), self.text)
+        self.tokens = _tokens(body.lower(), self.text)
         self._position = 0
-
-    @property
-    def tokens(self) -> tuple[Token, ...]:
-        """All its words."""
-        return tuple(self._tokens)
 
     def peek(self, ahead: int = 0) -> Token:
         """A coming word, or END."""
         position = self._position + ahead
-        return self._tokens[position] if position < len(self._tokens) else END
+        return self.tokens[position] if position < len(self.tokens) else END
 
     def skip(self, count: int = 1) -> None:
         """Take words that were looked at before."""
@@ -124,11 +121,11 @@ class Phrase:
             self._position = position
         return found
 
-    def unplaced(self, why: str = "") -> ScheduleError:
+    def unplaced(self, why: str) -> ScheduleError:
         """The refusal of the next word."""
         token = self.peek()
         if token is END:
-            return ScheduleError(f"'{self.text}' ends too early{': ' if why else ''}{why}")
+            return ScheduleError(f"'{self.text}' ends too early: {why}")
         return misplaced(token.text, self.text, why)
 
     def refusal(self, why: str) -> ScheduleError:
@@ -170,12 +167,7 @@ def _tokens(body: str, text: str) -> list[Token]:
         if match is None:
             rest = body[position:].split(maxsplit=1)[0]
             raise misplaced(rest, text, "write words, and dates as 2026-06-01")
-        if match.lastgroup == "compound" and (token := _compound(match[0])) is None:
-            match = _WORD.match(body, position)
-            assert match is not None
-        if match.lastgroup != "compound":
-            token = _token(match, text)
-        assert token is not None
+        token = _token(match, text)
         # A comma counts as "and", and ", and" is still one.
         if not (token.word == "and" and tokens and tokens[-1].word == "and"):
             tokens.append(token)
@@ -197,6 +189,10 @@ def _token(match: re.Match[str], text: str) -> Token:
         return Token(piece, word="-")
     if kind == "number":
         return Token(piece, number=int(piece))
+    if kind == "compound":
+        tens, unit = re.split("[ -]", piece)
+        number = TENS[tens] + _UNITS[unit]
+        return Token(piece, number=number) if unit in DIGITS else Token(piece, ordinal=number)
     if kind == "decimal":
         return Token(piece, decimal=float(piece))
     if kind == "clock":
@@ -213,16 +209,6 @@ def _token(match: re.Match[str], text: str) -> Token:
         return Token(piece, ordinal=number)
     year, month, day = piece.split("-")
     return Token(piece, date=(int(year), int(month), int(day)))
-
-
-def _compound(piece: str) -> Token | None:
-    """'forty-five' and 'twenty first'; None for 'twenty minutes'."""
-    tens, rest = re.split("[ -]", piece)
-    if (digit := DIGITS.get(rest, 10)) < 10:
-        return Token(piece, number=TENS[tens] + digit)
-    if (digit := ORDINALS.get(rest, 10)) < 10:
-        return Token(piece, ordinal=TENS[tens] + digit)
-    return None
 
 
 def _read_clock_text(piece: str, text: str) -> Spoken:
