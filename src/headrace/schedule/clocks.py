@@ -21,7 +21,6 @@ from headrace.schedule.words import Phrase, Spoken
 
 Numbers = Literal["none", "words", "all"]
 _MINUTES = {**DIGITS, **TENS}
-_NEEDS_AN_HOUR = "'past' and 'to' need an hour, as in 'half past 3'"
 
 
 def read_clock(phrase: Phrase, *, bare: bool, numbers: Numbers = "all") -> Spoken | None:
@@ -35,7 +34,7 @@ def read_clock(phrase: Phrase, *, bare: bool, numbers: Numbers = "all") -> Spoke
     if (shift := read_offset(phrase, numbers)) is not None:
         hour = _read_hour(phrase)
         if hour is None:
-            raise phrase.unplaced(_NEEDS_AN_HOUR)
+            raise phrase.unplaced("'past' and 'to' need an hour, as in 'half past 3'")
         if hour.clock[1:] != (0, 0):
             phrase.skip(-1)
             raise phrase.unplaced("'past' and 'to' need a full hour")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, date, datetime, time
-from typing import Literal, cast
+from typing import cast
 from zoneinfo import ZoneInfo
 
 from headrace.schedule.clocks import clock_in
-from headrace.schedule.days import ALL_MONTHS, DayOfMonth, DayOfWeek, Days, Stride
+from headrace.schedule.days import ALL_MONTHS, DayOfMonth, DayOfWeek, Days, Stride, StrideUnit
 from headrace.schedule.draft import Draft, fits
 from headrace.schedule.errors import ScheduleError
 from headrace.schedule.paces import times_of
@@ -16,7 +16,6 @@ from headrace.schedule.schedules import Calendar, Elapsed, Schedule
 from headrace.schedule.words import Phrase
 from headrace.schedule.zone import to_instant
 
-StrideUnit = Literal["day", "week", "month", "year"]
 _LONGEST = 3_000_000_000
 
 
@@ -46,8 +45,7 @@ def _settle_clocks(draft: Draft) -> None:
     if draft.times_a_day is not None and len(draft.spoken) != draft.times_a_day:
         raise ScheduleError("it does not say at which times; add them, as in 'twice a day at 8am and 8pm'")
     # The small hours of 'every night' are clear; those of 'Friday night' may be Friday's or Saturday's.
-    every_day = not (draft.by_weekday or draft.by_date or draft.by_nth)
-    clocks = {clock_in(draft.part, spoken, after_midnight=every_day) for spoken in draft.spoken}
+    clocks = {clock_in(draft.part, spoken, after_midnight=not draft.by_day) for spoken in draft.spoken}
     draft.clocks = tuple(sorted(clocks))
 
 
@@ -98,17 +96,13 @@ def _round_up_units(draft: Draft) -> None:
         draft.clocks = tuple((0, mark, 0) for mark in draft.marks)
         if draft.start_clock:
             draft.clocks = (draft.start_clock,)
-        if draft.by_date or draft.by_weekday or draft.by_nth:
+        if draft.by_day:
             draft.interval = None
     if draft.interval == (12, "month"):
         draft.interval = (1, "year")
         if not draft.months:
-            draft.of_month = draft.of_month if _by_day(draft) else DayOfMonth(values=(1,))
+            draft.of_month = draft.of_month if draft.by_day else DayOfMonth(values=(1,))
             draft.months = (1,)
-
-
-def _by_day(draft: Draft) -> bool:
-    return draft.by_date or draft.by_nth or draft.by_weekday
 
 
 def _is_elapsed(draft: Draft, start: date | None) -> bool:
@@ -120,7 +114,7 @@ def _is_elapsed(draft: Draft, start: date | None) -> bool:
 
 
 def _elapsed(draft: Draft, start: date | None, tz: ZoneInfo) -> Elapsed:
-    if _by_day(draft) or draft.interval or draft.months or draft.year or draft.window or draft.marks:
+    if draft.by_day or draft.interval or draft.months or draft.year or draft.window or draft.marks:
         raise ScheduleError(
             "an interval counted in real time runs around the clock; give it a window instead of days, "
             "as in 'every 90 minutes between 0:00 and 23:59 on weekdays'"
@@ -144,7 +138,7 @@ def _days(draft: Draft, start: date | None) -> Days:
         years, draft.months or ALL_MONTHS, of_month=draft.of_month if draft.by_date else None, of_week=_of_week(draft)
     )
     if draft.interval is None:
-        if not _by_day(draft) and draft.pace is None:
+        if not draft.by_day and draft.pace is None:
             raise ScheduleError("it does not say on which days; begin with 'every day' or a weekday")
         if draft.pace is None and not (draft.by_weekday or draft.months or draft.of_every_month):
             raise ScheduleError("it does not say of which month; end the days with 'of every month'")
@@ -162,7 +156,7 @@ def _days(draft: Draft, start: date | None) -> Days:
 
 
 def _every_days(draft: Draft, base: Days) -> Days:
-    if _by_day(draft):
+    if draft.by_day:
         raise ScheduleError("'every day' or every so many days can't be narrowed to some days; leave one out")
     return base
 
@@ -188,13 +182,13 @@ def _every_months(draft: Draft, base: Days) -> Days:
         raise ScheduleError("it does not say which such weekday of the month; say 'on the 1st Friday of every month'")
     if draft.months:
         raise ScheduleError("it names months and an interval of months; keep one")
-    return base if _by_day(draft) else replace(base, of_month=DayOfMonth(values=(1,)))
+    return base if draft.by_day else replace(base, of_month=DayOfMonth(values=(1,)))
 
 
 def _every_years(draft: Draft, base: Days) -> Days:
     if draft.by_weekday:
         raise ScheduleError("it does not say which such weekday of the year; say 'on the 1st Friday of June'")
-    if bool(draft.months) != _by_day(draft):
+    if bool(draft.months) != draft.by_day:
         raise ScheduleError("a yearly date needs a day and a month, as in 'every year on 1 June'")
     return base if draft.months else replace(base, months=(1,), of_month=DayOfMonth(values=(1,)))
 

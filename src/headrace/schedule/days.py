@@ -13,6 +13,7 @@ FIRST_YEAR, LAST_YEAR = 1970, 2099
 EPOCH = date(1970, 1, 1)
 ALL_MONTHS = tuple(range(1, 13))
 
+StrideUnit = Literal["day", "week", "month", "year"]
 Turn = tuple[int, int]
 """``(v, n)``: the n-th, 2n-th, 3n-th ... occurrence of v in its period; WorkKit's ``v/n``."""
 
@@ -75,7 +76,7 @@ class DayOfWeek:
 class Stride:
     """Every n-th day, week (from Monday), month or year, counted from that of ``start``; never before it."""
 
-    unit: Literal["day", "week", "month", "year"]
+    unit: StrideUnit
     count: int
     start: date | None = None
     """None: not anchored yet (see ``anchors.py``); until then it counts from 1970."""
@@ -178,20 +179,15 @@ class Days:
             return True
         return any(month == value and (year - 1969) % n == 0 for value, n in self.month_turns)
 
-    def _days_of(self, year: int, month: int, usable: frozenset[int]) -> set[int]:
-        first, length = monthrange(year, month)
-        return self._matching(month, length, (first + 1) % 7, isleap(year)) & usable
-
-    def _matching(self, month: int, length: int, first: int, leap: bool) -> set[int]:
-        if self.of_month is None and self.of_week is None:
-            return set(range(1, length + 1))
-        if self.of_month is None:
-            return self.of_week.matching(length, first) if self.of_week else set()
-        by_number = self.of_month.matching(month, length, first, leap)
-        if self.of_week is None:
-            return by_number
-        by_weekday = self.of_week.matching(length, first)
-        return by_number & by_weekday if self.both else by_number | by_weekday
+    def _days_of(self, year: int, month: int, usable: frozenset[int]) -> frozenset[int]:
+        monday_based, length = monthrange(year, month)
+        first = (monday_based + 1) % 7
+        every = set(range(1, length + 1))
+        by_number = every if self.of_month is None else self.of_month.matching(month, length, first, isleap(year))
+        by_weekday = every if self.of_week is None else self.of_week.matching(length, first)
+        if self.both or self.of_month is None or self.of_week is None:
+            return usable & by_number & by_weekday
+        return usable & (by_number | by_weekday)
 
 
 def _each(weekday: int, length: int, first: int) -> range:

@@ -71,6 +71,10 @@ class Draft:
         return bool(self.nth or self.last_weekdays)
 
     @property
+    def by_day(self) -> bool:
+        return self.by_date or self.by_weekday or self.by_nth
+
+    @property
     def pace_seconds(self) -> int:
         assert self.pace is not None
         count, unit = self.pace

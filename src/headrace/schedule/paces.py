@@ -38,7 +38,6 @@ def _from_clock(draft: Draft) -> Times:
 
 def _in_seconds(draft: Draft) -> Times:
     """An interval of seconds within a window: on the marks of the minute."""
-    assert draft.pace is not None
     assert draft.window is not None
     first, last = draft.window
     if not fits(draft.pace_seconds, "second"):
