@@ -97,8 +97,7 @@ def _coming(phrase: Phrase, today: date) -> date:
     weekday = WEEKDAYS[phrase.peek().word]
     if weekday == today.isoweekday() % 7:
         raise phrase.unplaced(f"today is a {WEEKDAY_NAMES[weekday]}; count from today, as in 'a week today'")
-    phrase.skip()
-    return today + timedelta(days=(weekday - today.isoweekday()) % 7)
+    return _weekday_dates(phrase, today)[0]
 
 
 def _next_week(phrase: Phrase, today: date) -> Day | None:
@@ -108,9 +107,7 @@ def _next_week(phrase: Phrase, today: date) -> Day | None:
     phrase.take("on")
     if phrase.peek().word not in WEEKDAYS:
         raise phrase.unplaced("say on which day, as in 'next week on Tuesday'")
-    weekday = WEEKDAYS[phrase.peek().word]
-    phrase.skip()
-    return Day((_of_next_week(weekday, today),))
+    return Day((_of_next_week(WEEKDAYS[phrase.take(*WEEKDAYS)], today),))
 
 
 def _of_next_week(weekday: int, today: date) -> date:
@@ -134,8 +131,7 @@ def _this_or_next(phrase: Phrase, today: date) -> Day | None:
 
 
 def _weekday_dates(phrase: Phrase, today: date) -> tuple[date, ...]:
-    weekday = WEEKDAYS[phrase.peek().word]
-    phrase.skip()
+    weekday = WEEKDAYS[phrase.take(*WEEKDAYS)]
     first = today + timedelta(days=(weekday - today.isoweekday()) % 7)
     return first, first + _WEEK
 

@@ -10,7 +10,7 @@ from headrace.schedule.vocabulary import SECONDS_IN
 from headrace.schedule.words import Spoken
 
 SUB_DAY = ("second", "minute", "hour", "elapsed")
-_PERIODS = {"second": 60, "minute": 60, "hour": 24, "month": 12}
+PERIODS = {"second": 60, "minute": 60, "hour": 24, "month": 12}
 
 
 def fits(count: int, unit: str) -> bool:
@@ -21,7 +21,7 @@ def fits(count: int, unit: str) -> bool:
     >>> fits(15, "minute"), fits(45, "minute"), fits(2, "day")
     (True, False, False)
     """
-    return count < _PERIODS[unit] and _PERIODS[unit] % count == 0 if unit in _PERIODS else count == 1
+    return count < PERIODS[unit] and PERIODS[unit] % count == 0 if unit in PERIODS else count == 1
 
 
 @dataclass(slots=True)

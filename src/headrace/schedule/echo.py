@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from zoneinfo import ZoneInfo
 
 from headrace.schedule.days import ALL_MONTHS, DayOfMonth, DayOfWeek, Days
-from headrace.schedule.draft import fits
+from headrace.schedule.draft import PERIODS, fits
 from headrace.schedule.errors import ScheduleError
 from headrace.schedule.phrase import parse_phrase
 from headrace.schedule.phrase_days import gloss
@@ -14,7 +14,6 @@ from headrace.schedule.schedules import EPOCH, Calendar, Elapsed, Schedule
 from headrace.schedule.times import ALL_HOURS, ALL_MINUTES, Times
 from headrace.schedule.vocabulary import MONTH_NAMES, SECONDS_IN, WEEKDAY_NAMES, listing, ordinal
 
-_PERIODS = {"hour": 24, "minute": 60, "second": 60}
 _MOST_MARKS = 12
 """More minutes of the hour than this are easier to read as cron."""
 
@@ -53,7 +52,7 @@ def _elapsed(schedule: Elapsed) -> str:
     counts = [(schedule.seconds // SECONDS_IN[unit], unit) for unit in units]
     if schedule.start is None:
         for count, unit in counts:
-            if count != _PERIODS[unit] and not fits(count, unit):
+            if count != PERIODS[unit] and not fits(count, unit):
                 return _count(count, unit)
     local = (schedule.start or EPOCH).astimezone(schedule.tz)
     at = _clock(local.hour, local.minute, local.second)
