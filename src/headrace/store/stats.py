@@ -6,6 +6,7 @@ computes the same by itself (store/redis/lua/stats.lua).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from math import sqrt
@@ -43,13 +44,12 @@ def bounds(bucket: int) -> tuple[int, int]:
 
 def add(tally: Tally, *others: Tally) -> Tally:
     """Both together."""
-    buckets = dict(tally.buckets)
+    buckets = Counter(tally.buckets)
     count, total, squares = tally.count, tally.total, tally.squares
     for other in others:
         count, total, squares = count + other.count, total + other.total, squares + other.squares
-        for bucket, number in other.buckets.items():
-            buckets[bucket] = buckets.get(bucket, 0) + number
-    return Tally(count, total, squares, buckets)
+        buckets.update(other.buckets)
+    return Tally(count, total, squares, dict(buckets))
 
 
 def tally_of(lengths: Sequence[int]) -> Tally:
@@ -60,9 +60,7 @@ def tally_of(lengths: Sequence[int]) -> Tally:
     (3, 1008.0, {3: 1, 5: 1, 63: 1})
     """
     counted = [min(max(length, 0), LONGEST) for length in lengths]
-    buckets: dict[int, int] = {}
-    for length in counted:
-        buckets[bucket_of(length)] = buckets.get(bucket_of(length), 0) + 1
+    buckets = dict(Counter(map(bucket_of, counted)))
     return Tally(len(counted), float(sum(counted)), float(sum(length**2 for length in counted)), buckets)
 
 
@@ -70,16 +68,11 @@ def mean(tally: Tally) -> float | None:
     return tally.total / tally.count if tally.count else None
 
 
-def variance(tally: Tally) -> float | None:
-    """How far they are apart, squared; of all of them, not of a sample."""
+def deviation(tally: Tally) -> float | None:
+    """How far they are apart; of all of them, not of a sample."""
     if not tally.count:
         return None
-    return max(tally.squares / tally.count - (tally.total / tally.count) ** 2, 0.0)
-
-
-def deviation(tally: Tally) -> float | None:
-    spread = variance(tally)
-    return None if spread is None else sqrt(spread)
+    return sqrt(max(tally.squares / tally.count - (tally.total / tally.count) ** 2, 0.0))
 
 
 def percentile(tally: Tally, percent: float) -> float | None:
@@ -94,16 +87,6 @@ def percentile(tally: Tally, percent: float) -> float | None:
         return None
     low, high, share = found
     return low + (high - 1 - low) * share if high - low > 1 else float(low)
-
-
-def at_most(tally: Tally, percent: float) -> int | None:
-    """The end of the bucket, or bar, in which that is: where they are wide, more cannot be said.
-
-    >>> at_most(Tally(2, bars=((0, 1_000, 2), (1_000, 2_000, 0))), 50)
-    1000
-    """
-    found = _bar_of(tally, percent)
-    return None if found is None else found[1]
 
 
 def _bar_of(tally: Tally, percent: float) -> tuple[int, int, float] | None:
@@ -185,7 +168,8 @@ class Durations:
 
     def at_most(self, percent: float) -> timedelta | None:
         """What so many percent are certainly below, where a dialect's bars are wide. None: they are not."""
-        return _length(at_most(self.tally, percent)) if self.tally.bars else None
+        found = _bar_of(self.tally, percent) if self.tally.bars else None
+        return None if found is None else _span(found[1])
 
     def histogram(self, bars: int = 12) -> list[tuple[timedelta, timedelta, int]]:
         """From, up to, how many; in steps that grow."""
