@@ -6,7 +6,6 @@ import logging
 from collections.abc import Sequence
 
 from headrace.records import Filter, Snapshot
-from headrace.values.codec import ErrorText, encode_error
 
 GROUP = "damaged"
 """The group that they fail in."""
@@ -23,11 +22,6 @@ def tell(job_id: str) -> None:
     log.warning(
         "Job %s is damaged: it was set aside in the failure group `%s`. Look at it, then delete it.", job_id, GROUP
     )
-
-
-def error(words: str) -> bytes:
-    """Why a job was set aside, as workers write errors."""
-    return encode_error(ErrorText("", words))
 
 
 def advice(found: Sequence[Snapshot]) -> list[str]:

@@ -23,7 +23,7 @@ from headrace.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
-from headrace.store import damaged
+from headrace.store import damaged, limits
 from headrace.store.redis.addresses import Address
 from headrace.store.redis.operation import Script
 
@@ -180,7 +180,7 @@ def set_aside(job: DamagedJob, met: set[bytes], prefix: str) -> Script[None]:
         if reply:
             damaged.tell(job.id.decode(errors="backslashreplace"))
 
-    error = damaged.error(
+    error = limits.own_error(
         f"What {prefix}job or {prefix}more has about it cannot be read. Its record is kept as its body."
     )
     return Script("set_aside", (job.id, job.queue, job.arrival.encode(), error), read)

@@ -373,7 +373,7 @@ def set_aside(tx: Transaction) -> list[str]:
         tx.execute("damaged_parents", (was.seq,))
         flags = tx.value("damaged_flags", (was.seq,))
         says = f"state {was.state}, flags {was.flags}, token {was.token}"
-        error = damaged.error(f"Its row in the table `job` says what cannot be: {says}.")
+        error = limits.own_error(f"Its row in the table `job` says what cannot be: {says}.")
         tx.execute("set_aside", (was.seq, flags, tx.now, damaged.GROUP, error))
     with WorkingSet(tx) as work:
         work.load(was.seq for was in found)
