@@ -9,17 +9,17 @@ was away for a while. Nobody who works waits for a reader.
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Callable, Collection
 from datetime import datetime
 from threading import Lock
 from typing import NamedTuple, TypedDict, cast
 
-from headrace.errors import ConfigurationError, StoreBusy, StoreReadOnly, StoreReplaced, StoreUnavailable
+from headrace.errors import ConfigurationError, StoreReadOnly, StoreUnavailable
 from headrace.store import Store, Waiter
 from headrace.store.facets import EVENT_KINDS, Batch, EventRecord, facet
 from headrace.store.facets import Events as Facet
+from headrace.store.wakeup import left_of
 from headrace.values.durations import Duration, as_datetime, milliseconds
 from headrace.values.glob import matcher
 
@@ -28,7 +28,7 @@ LOOK_AGAIN = 20.0
 """Seconds after which a reader looks by itself: to say that it still listens, and should a wake-up have been lost."""
 LONGEST_PAUSE = 2.0
 """Seconds between two attempts to reach a store that is away."""
-PASSING = (StoreUnavailable, StoreBusy, StoreReadOnly, StoreReplaced)
+PASSING = (StoreUnavailable, StoreReadOnly)
 
 
 class Event(NamedTuple):
@@ -75,14 +75,6 @@ class _Reader:
         self._pause = min(self._pause * 2, LONGEST_PAUSE)
         return self._pause
 
-    def _until(self) -> float | None:
-        return None if self._silence is None else time.monotonic() + self._silence
-
-    @staticmethod
-    def _left(until: float | None, most: float) -> float:
-        """How long to wait, at most; 0 or less: no longer."""
-        return most if until is None else min(until - time.monotonic(), most)
-
 
 class Events(_Reader):
     """Events from now on, one by one: an iterator that waits. Ends after `timeout` without one, or when closed.
@@ -109,7 +101,7 @@ class Events(_Reader):
         return event
 
     def _next(self) -> Event | None:
-        until = self._until()
+        left = left_of(self._silence)
         while not self._closed and self._ear is not None:
             if self._heard:
                 return self._heard.popleft()
@@ -120,10 +112,10 @@ class Events(_Reader):
             except PASSING:
                 most = self._longer_pause()
             if not self._heard:
-                left = self._left(until, most)
-                if left <= 0:
+                seconds = left()
+                if seconds is None:
                     return None
-                self._ear.wait(left)
+                self._ear.wait(min(seconds, most))
         return None
 
     def close(self) -> None:
@@ -170,7 +162,7 @@ class AsyncEvents(_Reader):
 
     async def __anext__(self) -> Event:
         await self.__aenter__()
-        until = self._until()
+        left = left_of(self._silence)
         while not self._closed and self._ear is not None:
             if self._heard:
                 return self._heard.popleft()
@@ -181,10 +173,10 @@ class AsyncEvents(_Reader):
             except PASSING:
                 most = self._longer_pause()
             if not self._heard:
-                left = self._left(until, most)
-                if left <= 0:
+                seconds = left()
+                if seconds is None:
                     break
-                await self._ear.wait_async(left)
+                await self._ear.wait_async(min(seconds, most))
         await self.aclose()
         raise StopAsyncIteration
 
