@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import replace
-
 from headrace.job import Job
 from headrace.records import Counts, Filter, Page, Snapshot, State
 from headrace.store.contract import Operation
 from headrace.store.courses import Course, arun_course, run_course
 from headrace.store.facets import Editing, QueueControl, Queues, facet
+from headrace.store.paging import following
 from headrace.values.names import check_count, check_flag, check_name, check_queue
 
 if TYPE_CHECKING:
@@ -126,16 +125,15 @@ class Queue:
         """What `stop_running` asks the store for."""
         store = self.app.store
         editing = facet(store, Editing)
-        wanted = Filter(states=(State.RUNNING,), queue=self.name, limit=200)
+        wanted: Filter | None = Filter(states=(State.RUNNING,), queue=self.name, limit=200)
         stopped = 0
-        while True:
+        while wanted is not None:
             page: Page = yield store.find(wanted)
             if page.jobs:
                 done: list[bool] = yield editing.take_back([job.id for job in page.jobs])
                 stopped += sum(done)
-            if page.cursor is None:
-                return stopped
-            wanted = replace(wanted, after=page.cursor)
+            wanted = following(wanted, page)
+        return stopped
 
     def resume(self) -> bool:
         """Go on. False: it was not paused."""

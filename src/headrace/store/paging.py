@@ -62,28 +62,26 @@ def query_of(
 
 def pages(store: Store, wanted: Filter) -> Iterator[list[Snapshot]]:
     """Pages of `wanted.limit` or fewer. Jobs of a page may be changed before the next is asked for."""
-    while True:
-        page = store.run(store.find(wanted))
+    rest: Filter | None = wanted
+    while rest is not None:
+        page = store.run(store.find(rest))
         if page.jobs:
             yield page.jobs
-        if page.cursor is None:
-            return
-        wanted = replace(wanted, after=page.cursor)
+        rest = following(rest, page)
 
 
 async def apages(store: Store, wanted: Filter) -> AsyncIterator[list[Snapshot]]:
     """The same on an event loop."""
-    while True:
-        page = await store.arun(store.find(wanted))
+    rest: Filter | None = wanted
+    while rest is not None:
+        page = await store.arun(store.find(rest))
         if page.jobs:
             yield page.jobs
-        if page.cursor is None:
-            return
-        wanted = replace(wanted, after=page.cursor)
+        rest = following(rest, page)
 
 
 def following(wanted: Filter, page: Page) -> Filter | None:
-    """What to ask for after a page, in courses; None: it was the last one."""
+    """What to ask for after a page; None: it was the last one."""
     return None if page.cursor is None else replace(wanted, after=page.cursor)
 
 
