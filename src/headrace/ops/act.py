@@ -17,13 +17,12 @@ from headrace.ops.look import controls_course
 from headrace.ops.selection import Selection
 from headrace.records import Counts, Filter, Page, SessionSnapshot, Snapshot, State
 from headrace.store import Store, damaged
-from headrace.store.contract import Facet, Migrating
+from headrace.store.contract import Facet, Migrating, StopsWorkers
 from headrace.store.courses import Course, ask
 from headrace.store.facets import Editing, Queues, Tags, facet
 from headrace.store.limits import DEPENDENCY
 from headrace.store.paging import PAGE, PASSES, following, whole_page_course
 from headrace.store.urls import shown_url
-from headrace.store.workers import StopsWorkers
 from headrace.values.names import check_queue, check_tags
 
 if TYPE_CHECKING:

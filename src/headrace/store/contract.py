@@ -377,3 +377,11 @@ class Migrating(Protocol):
 
     def migrate(self) -> Operation[bool]:
         """Bring it to the format of this version; whether there was something to do."""
+
+
+@runtime_checkable
+class StopsWorkers(Protocol):
+    """A store that can tell a worker something at its next renewal."""
+
+    def stop_session(self, session: str) -> Operation[bool]:
+        """Ask a worker to stop: its renewals say so from now on. False: no session of this id is open."""
