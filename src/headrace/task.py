@@ -77,7 +77,7 @@ class Using(Generic[P, R_co]):
 
     def __init__(self, task: Task[P, R_co], options: CallOptions, connection: object | None = None) -> None:
         values = check_options("using()", options, OF_CALL)
-        self._task = task
+        self.task = task
         self._connection = connection
         self.given = tuple(options)
         """The names of the options that were given."""
@@ -110,7 +110,7 @@ class Using(Generic[P, R_co]):
             raise ConfigurationError(f"using(connection=...) is for enqueue() and aenqueue(). Write {instead}.")
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call[R_co]:
-        task = self._task
+        task = self.task
         body = task.arguments.encode(args, kwargs, task.app.payload_limit)
         queue = as_test(self._queue) if in_test_run.get() else self._queue
         if self._plain:  # nearly always: the fields by name take half the time of the same from a dict
@@ -130,16 +130,12 @@ class Using(Generic[P, R_co]):
 
     def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R_co]:
         """Put one job into the store."""
-        return self._task.app._enqueue(self._call(args, kwargs), self._connection)
+        return self.task.app._enqueue(self._call(args, kwargs), self._connection)
 
     async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R_co]:
         """The same, from async code."""
         calls = [self._call(args, kwargs)]
-        return (await self._task.app.aenqueue_many(calls, connection=self._connection))[0]
-
-    @property
-    def task(self) -> Task[P, R_co]:
-        return self._task
+        return (await self.task.app.aenqueue_many(calls, connection=self._connection))[0]
 
     def every(self, phrase: str, **options: Unpack[ScheduleOptions]) -> BoundSchedule[P]:
         """The same call again and again, as words (or cron) say: see `Task.every`."""
@@ -157,11 +153,10 @@ class Using(Generic[P, R_co]):
         from headrace.schedules import BoundSchedule  # noqa: PLC0415  (most tasks recur never)
 
         self._refuse_connection(f"{kind}(...) without it: schedules are stored outside of your transaction")
-
         return BoundSchedule(self, kind, text, options)
 
     def _due(self, run_after: Instant) -> dict[str, int | None]:
-        app = self._task.app
+        app = self.task.app
         run_at, delay = moment(run_after, app.zone, "run_after", app.clock.now())
         return {"run_at": run_at, "delay": delay}
 
@@ -169,7 +164,7 @@ class Using(Generic[P, R_co]):
         """The task's name, and the caller's key or one that is made from the arguments."""
         assert self._unique is not None
         key = self._unique["unique_key"]
-        return content_key(self._task, body) if key is None else f"{self._task.name}\n{key}"
+        return content_key(self.task, body) if key is None else f"{self.task.name}\n{key}"
 
 
 # -- from options to the fields of a job --
@@ -239,8 +234,11 @@ def _unique_fields(values: Mapping[str, Any]) -> dict[str, Any] | None:
             if name in values and (name == "unique_for" or "id" not in values):
                 raise ConfigurationError(f"{name} says how a job is unique: add unique=True or unique_key=...")
         return None
-    fields = {"unique_key": key, "replace": values.get("on_clash") == "replace"}
-    return fields | {name: values[name] for name in ("unique_for",) if name in values}
+    return {
+        "unique_key": key,
+        "unique_for": values.get("unique_for"),
+        "replace": values.get("on_clash") == "replace",
+    }
 
 
 def _fill_in(lane: Lane, arguments: Callable[[], Mapping[str, Any]]) -> Lane:

@@ -30,7 +30,7 @@ WITHOUT_IO: dict[type, set[str]] = {
     },
     Task: {"call", "cron", "every", "repeat", "using"},
     AsyncTask: {"call", "cron", "every", "repeat", "using"},
-    Using: {"call", "cron", "every", "repeat", "task"},
+    Using: {"call", "cron", "every", "repeat"},
     Queue: {"limiting", "pausing", "resuming", "stopping"},
     BoundSchedule: {"definition", "name_for", "timeless"},
     StoredSchedule: {
