@@ -161,13 +161,7 @@ class BoundSchedule(Generic[P]):
         fields = _check_options(self._options, self.app, now)
         if fields.get("carry_data") and "overlap" not in fields:
             fields["overlap"] = Overlap.SKIP
-        return _checked(
-            Definition(
-                rule=self.rule,
-                **spec_of(job),
-                **fields,
-            )
-        )
+        return _checked(Definition(rule=self.rule, **spec_of(job), **fields))
 
     def timeless(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Definition:
         """The same for a schedule that is declared in code: it must come to the same at any time."""
@@ -432,10 +426,10 @@ _OF_JOBS = editable("schedule")
 
 def edits(app: Headrace, changes: ScheduleEdits) -> Callable[[ScheduleRecord, int], ScheduleRecord]:
     """A function that makes these changes to a schedule."""
-    unknown = set(changes) - set(ScheduleEdits.__annotations__) | set(changes) & {"name"}
+    known = [name for name in ScheduleEdits.__annotations__ if name != "name"]
+    unknown = set(changes) - set(known)
     if unknown:
-        known = ", ".join(name for name in ScheduleEdits.__annotations__ if name != "name")
-        raise ConfigurationError(f"A schedule has no {min(unknown)!r} to edit. It has {known}.")
+        raise ConfigurationError(f"A schedule has no {min(unknown)!r} to edit. It has {', '.join(known)}.")
     if len([rule for rule in _RULES if rule in changes]) > 1:
         raise ConfigurationError("One rule at a time: every, cron or repeat.")
     if "tz" in changes and not ({"every", "cron"} & set(changes)):

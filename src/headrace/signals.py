@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
@@ -12,6 +12,7 @@ from headrace.options import ids_of
 from headrace.task import Call
 from headrace.values.durations import milliseconds, moment
 from headrace.values.names import check_queue
+from headrace.values.text import now_ms
 
 if TYPE_CHECKING:
     from headrace.job import Job
@@ -140,7 +141,7 @@ def _check_timing(signal: str, delay: Any, at: Any) -> None:
     if delay is not None:
         milliseconds(delay, f"{signal}(delay)")
     if at is not None:  # words mean what they mean in the app's zone; whether they mean anything is the same in all
-        moment(at, ZoneInfo("UTC"), f"{signal}(at)", round(datetime.now(UTC).timestamp() * 1000))
+        moment(at, ZoneInfo("UTC"), f"{signal}(at)", now_ms())
 
 
 def _check_call(call: Any) -> None:

@@ -20,7 +20,6 @@ def ask(operation: Operation[T]) -> Course[T]:
 
 def run_course(store: Store, course: Course[T]) -> T:
     """Run the operations that a generator describes, in this thread. An error is raised where the course asked."""
-    answer: Any = None
     try:
         step = next(course)
         while True:

@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 from headrace.errors import ConfigurationError, StoreUnavailable
-from headrace.store.callers import described, kind_of
+from headrace.store.callers import described, kind_of, on_one_line
 
 TAKES = (
     "a pool of psycopg_pool (ConnectionPool, AsyncConnectionPool), or an engine of SQLAlchemy (Engine, AsyncEngine) "
@@ -56,7 +56,7 @@ class Pool:
         try:
             return self._take()
         except Exception as error:  # of a library that is not imported here
-            said = " ".join(str(error).split()).rstrip(".")
+            said = on_one_line(str(error))
             raise StoreUnavailable(
                 f"{where}: the app's pool lends no connection ({said}). It is closed, all of its connections are in "
                 "use, or it can't reach the server."

@@ -88,13 +88,10 @@ def moment(value: Instant, zone: ZoneInfo, what: str, now: int) -> tuple[int | N
         instant = parse_instant(value, now=datetime.fromtimestamp(now / 1000, UTC), tz=zone)
     except (ValueError, OverflowError) as error:
         raise ConfigurationError(f"{what}: {error}") from None
-    return _in_range(round(instant.timestamp() * 1000), what), None
-
-
-def _in_range(value: int, what: str) -> int:
-    if not 0 <= value <= LATEST:
+    at = round(instant.timestamp() * 1000)
+    if not 0 <= at <= LATEST:
         raise ConfigurationError(f"{what} must be between the years 1970 and 9999.")
-    return value
+    return at, None
 
 
 def as_datetime(value: int | None) -> datetime | None:
