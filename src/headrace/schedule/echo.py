@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from zoneinfo import ZoneInfo
 
 from headrace.schedule.days import ALL_MONTHS, DayOfMonth, DayOfWeek, Days
@@ -201,12 +200,10 @@ def _weekday_list(weekdays: tuple[int, ...]) -> str:
     return f"{names[0]} to {names[-1]}" if len(names) > 2 and span == len(names) else listing(names)
 
 
-def _step(values: Iterable[int], size: int, low: int = 0) -> int | None:
+def _step(values: tuple[int, ...], size: int, low: int = 0) -> int | None:
     """The n for which the values are ``*/n``; 1 for all of them."""
-    first, *rest = [*values, low + size]
-    step = rest[0] - first if rest else 0
-    whole = tuple(values) == tuple(range(low, low + size, step or size))
-    return step if whole and 0 < step < size else None
+    step = values[1] - values[0] if len(values) > 1 else size
+    return step if step < size and values == tuple(range(low, low + size, step)) else None
 
 
 def _count(count: int, unit: str) -> str:

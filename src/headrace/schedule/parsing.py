@@ -14,8 +14,6 @@ from headrace.schedule.schedules import Schedule
 from headrace.schedule.words import cut_zone
 from headrace.schedule.zone import zone
 
-# Something that stands in a cron field and in no phrase: a star, or five and more fields of cron's alphabet.
-_STAR = re.compile(r"[*?]")
 _FIELD = re.compile(r"(?:[\d*?,/#-]|[LW]|[A-Z]{3}(?![A-Z]))+", re.IGNORECASE)
 
 
@@ -77,8 +75,7 @@ def looks_like_cron(text: str) -> bool:
     (True, False)
     """
     fields = text.split()
-    if not fields or text.startswith("@"):
-        return bool(fields)
-    if any(_STAR.match(field) for field in fields):
+    # What is in no phrase: a macro, a star, or five and more fields of cron's alphabet.
+    if text.startswith("@") or any(field[0] in "*?" for field in fields):
         return True
     return len(fields) >= 5 and fields[0][0].isdigit() and all(_FIELD.fullmatch(field) for field in fields)
