@@ -228,8 +228,10 @@ class Arguments:
     def _spread(self, values: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         args: list[Any] = []
         kwargs: dict[str, Any] = {}
+        gap = False  # one was left out: those behind it go by name
         for name, value in zip(self._names, values, strict=True):
             if value is UNSET:
+                gap = True
                 continue
             kind = self._signature.parameters[name].kind
             if kind is inspect.Parameter.VAR_POSITIONAL:
@@ -237,17 +239,12 @@ class Arguments:
             elif kind is inspect.Parameter.VAR_KEYWORD:
                 kwargs |= value
             elif kind is inspect.Parameter.POSITIONAL_ONLY or (
-                kind is inspect.Parameter.POSITIONAL_OR_KEYWORD and not kwargs and not self._skipped(name, values)
+                kind is inspect.Parameter.POSITIONAL_OR_KEYWORD and not gap and name not in self._by_name
             ):
                 args.append(value)
             else:
                 kwargs[name] = value
         return tuple(args), kwargs
-
-    def _skipped(self, name: str, values: tuple[Any, ...]) -> bool:
-        """Whether a parameter before this one was left out, or is the worker's: then this one goes by name."""
-        before = values[: self._names.index(name)]
-        return name in self._by_name or any(value is UNSET for value in before)
 
 
 def _encode(value: Any) -> bytes:
