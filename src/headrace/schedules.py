@@ -243,9 +243,10 @@ def _put(schedules: Schedules, record: ScheduleRecord, expected: int | None) -> 
 
 
 def changing(
-    schedules: Schedules, name: str, change: Callable[[ScheduleRecord, int], ScheduleRecord]
+    store: Store, name: str, change: Callable[[ScheduleRecord, int], ScheduleRecord]
 ) -> Course[ScheduleRecord]:
     """Change a schedule, whoever else changes it meanwhile. `change` gives back what is as it should be."""
+    schedules = facet(store, Schedules)
     now = None
     while True:
         look: ScheduleLook = yield schedules.schedules([name])
@@ -407,12 +408,10 @@ class StoredSchedule:
         return await self.app.store.arun(facet(self.app.store, Schedules).delete_schedule(self.name))
 
     def _change(self, change: Callable[[ScheduleRecord, int], ScheduleRecord]) -> None:
-        schedules = facet(self.app.store, Schedules)
-        self.record = run_course(self.app.store, changing(schedules, self.name, change))
+        self.record = run_course(self.app.store, changing(self.app.store, self.name, change))
 
     async def _achange(self, change: Callable[[ScheduleRecord, int], ScheduleRecord]) -> None:
-        schedules = facet(self.app.store, Schedules)
-        self.record = await arun_course(self.app.store, changing(schedules, self.name, change))
+        self.record = await arun_course(self.app.store, changing(self.app.store, self.name, change))
 
 
 def resumed(record: ScheduleRecord, now: int) -> ScheduleRecord:

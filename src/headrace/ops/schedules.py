@@ -157,7 +157,7 @@ delete, adelete = forms(delete_course)
 
 def edit_course(app: Headrace, name: str, changes: ScheduleEdits) -> Course[ScheduleDetails]:
     """Change a schedule that is in use, as `StoredSchedule.edit` does."""
-    changed = yield from changing(facet(app.store, Schedules), name, edits(app, changes))
+    changed = yield from changing(app.store, name, edits(app, changes))
     yield from audit.note(app.store, "edit", f"schedule {name}")
     return _details(app, changed)
 
@@ -179,12 +179,12 @@ def _each(
 
 
 def _pausing(app: Headrace, name: str) -> Course[str]:
-    yield from changing(facet(app.store, Schedules), name, lambda record, _: replace(record, paused=True))
+    yield from changing(app.store, name, lambda record, _: replace(record, paused=True))
     return "paused"
 
 
 def _resuming(app: Headrace, name: str) -> Course[str]:
-    changed = yield from changing(facet(app.store, Schedules), name, resumed)
+    changed = yield from changing(app.store, name, resumed)
     return f"goes on: {_details(app, changed).when}"
 
 
