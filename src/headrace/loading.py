@@ -8,6 +8,7 @@ import logging
 import os
 import sys
 import traceback
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,13 +39,12 @@ def load_app(path: str) -> Headrace:
             found = f"has {len(apps)} apps ({', '.join(apps)})" if apps else "has no Headrace app"
             raise ConfigurationError(f"{module_name} {found}: say which one, as in {module_name}:app.")
         attribute = apps[0]
-    found_app: object = module
-    for part in attribute.split("."):
-        if not hasattr(found_app, part):
-            raise ConfigurationError(
-                f"{module_name} has no {attribute!r}. Write module:name, where name is your Headrace(...)."
-            )
-        found_app = getattr(found_app, part)
+    try:
+        found_app: object = attrgetter(attribute)(module)
+    except AttributeError:
+        raise ConfigurationError(
+            f"{module_name} has no {attribute!r}. Write module:name, where name is your Headrace(...)."
+        ) from None
     if not isinstance(found_app, Headrace):
         raise ConfigurationError(f"{path} is a {type(found_app).__name__}, not a Headrace app.")
     return found_app

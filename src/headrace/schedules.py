@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from hashlib import blake2b
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypedDict, Unpack, cast
 
 from msgspec.structs import replace
@@ -262,14 +263,10 @@ def changing(
 
 def redefined(record: ScheduleRecord, definition: Definition, now: int) -> ScheduleRecord:
     """A schedule with another definition. Its next tick stays unless what is new is about when it ticks."""
-    before = record.definition
-    same_times = all(
-        getattr(before, name) == getattr(definition, name) for name in ("rule", "start", "end", "offset", "max_runs")
-    )
-    if same_times:
+    times = attrgetter("rule", "start", "end", "offset", "max_runs")
+    if times(definition) == times(record.definition):
         return replace(record, definition=definition)
-    next_ = first_tick(definition, now)
-    return replace(record, definition=definition, next=next_, started=None, finished=None)
+    return replace(record, definition=definition, next=first_tick(definition, now), started=None, finished=None)
 
 
 # -- a schedule that is stored -------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Protocol
+from typing import Protocol
 from weakref import WeakSet
 
 
@@ -14,14 +14,13 @@ class Holder(Protocol):
         """In a child: let go of them without closing them, as if there had been none."""
 
 
-holders: WeakSet[Any] = WeakSet()
+holders: WeakSet[Holder] = WeakSet()
 """All that have to let go of connections in a child."""
 abandoned: list[object] = []
 """A parent's connections. A child keeps them here, as an object that is collected closes its connection."""
 
 
 def _after_fork() -> None:
-    holder: Holder
     for holder in list(holders):
         holder.leave_to_parent()
 

@@ -146,7 +146,7 @@ def check_flag(what: str, value: object) -> bool:
     return value
 
 
-def check_count(what: str, value: object, least: int = 0) -> int:
+def check_count(what: str, value: object, least: int = 0, most: int = HIGHEST_COUNT) -> int:
     """A whole number that every store can keep.
 
     >>> check_count("retries", 2**70)
@@ -155,8 +155,8 @@ def check_count(what: str, value: object, least: int = 0) -> int:
     """
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise ConfigurationError(f"{what} is a whole number, {least} or more, not {value!r}.")
-    if value > HIGHEST_COUNT:
-        raise ConfigurationError(f"{what} goes up to {HIGHEST_COUNT:,}.")
+    if value > most:
+        raise ConfigurationError(f"{what} goes up to {most:,}.")
     return value
 
 
@@ -167,10 +167,7 @@ def check_weight(what: str, value: object) -> int:
     Traceback (most recent call last):
     headrace.errors.ConfigurationError: weight goes up to 1,000.
     """
-    weight = check_count(what, value, 1)
-    if weight > HIGHEST_WEIGHT:
-        raise ConfigurationError(f"{what} goes up to {HIGHEST_WEIGHT:,}.")
-    return weight
+    return check_count(what, value, 1, HIGHEST_WEIGHT)
 
 
 _BYTES = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "KI": 2**10, "MI": 2**20, "GI": 2**30}
