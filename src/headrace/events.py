@@ -21,7 +21,7 @@ from headrace.store.facets import EVENT_KINDS, Batch, EventRecord, facet
 from headrace.store.facets import Events as Facet
 from headrace.store.wakeup import left_of
 from headrace.values.durations import Duration, as_datetime, milliseconds
-from headrace.values.glob import matcher
+from headrace.values.glob import fits
 
 MISSED = "missed"
 LOOK_AGAIN = 20.0
@@ -212,8 +212,6 @@ def filter_of(
     tracked: bool = False,
 ) -> Callable[[EventRecord], bool]:
     """The test that an `EventQuery` stands for."""
-    fits_queue = matcher("*" if queue is None else queue)
-    fits_task = matcher("*" if task is None else task)
     kinds = frozenset([what] if isinstance(what, str) else what or EVENT_KINDS)
     unknown = kinds - frozenset(EVENT_KINDS)
     if unknown:
@@ -223,8 +221,8 @@ def filter_of(
         return (
             event.what in kinds
             and (job is None or event.job == job)
-            and fits_queue(event.queue)
-            and fits_task(event.task)
+            and (queue is None or fits(queue, event.queue))
+            and (task is None or fits(task, event.task))
             and (event.tracked or not tracked)
         )
 

@@ -78,3 +78,18 @@ def test_the_calls_of_a_flow_are_marked_one_by_one(app: Headrace) -> None:
 def test_no_other_queue_has_the_mark(app: Headrace) -> None:
     with pytest.raises(ConfigurationError, match=r"begins with ~, which marks test traffic: leave it out"):
         app.tasks["leaf"].using(queue="~mail")
+
+
+@pytest.mark.parametrize("wanted", [{}, {"queue": "~default"}, {"queue": "~*"}])
+def test_the_events_of_a_test_job_are_told(app: Headrace, wanted: dict[str, str]) -> None:
+    job = app.tasks["leaf"].using(test=True).enqueue()
+    with app.events(**wanted, timeout=0.3) as every, job.events(timeout=0.3) as own:  # type: ignore[arg-type]
+        app.worker(queues=["*"], test=True).run_until_empty()
+        assert [event.what for event in own] == ["started", "done"]
+        assert [event.what for event in every] == ["started", "done"]
+
+
+def test_a_pattern_means_no_events_of_test_jobs(app: Headrace) -> None:
+    with app.events(queue="*", timeout=0.3) as events:
+        app.tasks["leaf"].using(test=True).enqueue()
+        assert list(events) == []
