@@ -105,7 +105,7 @@ class Queue:
 
     def pausing(self, by: str, stop_running: bool) -> Course[bool]:
         """What `pause` asks the store for."""
-        check_queue(self.name)
+        check_queue(self.name, test=True)
         if by:
             check_name("name", by)
         changed: bool = yield facet(self.app.store, Queues).pause(self.name, by)
@@ -158,5 +158,5 @@ class Queue:
     def limiting(self, running: int | None) -> Operation[None]:
         """What `limit` asks the store for."""
         if running is not None:
-            check_queue(self.name)
+            check_queue(self.name, test=True)
         return facet(self.app.store, Queues).limit(self.name, running)

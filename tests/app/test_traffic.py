@@ -93,3 +93,18 @@ def test_a_pattern_means_no_events_of_test_jobs(app: Headrace) -> None:
     with app.events(queue="*", timeout=0.3) as events:
         app.tasks["leaf"].using(test=True).enqueue()
         assert list(events) == []
+
+
+def test_a_queue_of_test_traffic_is_paused_and_limited_by_its_name(app: Headrace) -> None:
+    job = app.tasks["leaf"].using(test=True).enqueue()
+    queue = app.queue("~default")
+    queue.limit(1)
+    assert queue.pause(by="ada")
+    app.worker(test=True).run_until_empty()
+    assert job.refresh().state is State.READY
+    assert (queue.paused_by, queue.running_at_most, app.queue("default").paused_by) == ("ada", 1, None)
+    assert queue.resume()
+    app.worker(test=True).run_until_empty()
+    assert job.result() == "~default"
+    with pytest.raises(ConfigurationError, match="stands for many"):
+        app.queue("~*").pause()

@@ -39,15 +39,17 @@ def check_name(what: str, name: object) -> str:
     return name
 
 
-def check_queue(name: object) -> str:
+def check_queue(name: object, *, test: bool = False) -> str:
     """The name of one queue. With `*`, `?` or `[` in it, workers would take it for many.
+
+    `test`: it may be one of test traffic.
 
     >>> check_queue("www-*")
     Traceback (most recent call last):
     headrace.errors.ConfigurationError: The queue 'www-*' has one of *?[ in it, which stands for many: name one queue.
     """
     checked = check_name("queue", name)
-    if checked.startswith(TEST_MARK):
+    if checked.startswith(TEST_MARK) and not test:
         raise ConfigurationError(
             f"The queue {checked!r} begins with ~, which marks test traffic: leave it out, and say test=True."
         )
