@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 
 from headrace.errors import ConfigurationError, HeadraceError
 from headrace.options import ids_of
+from headrace.records import NewJob
 from headrace.task import Call
 from headrace.values.durations import milliseconds, moment
 from headrace.values.names import check_queue
@@ -147,9 +148,11 @@ def _check_timing(signal: str, delay: Any, at: Any) -> None:
 def _check_call(call: Any) -> None:
     if not isinstance(call, Call):
         raise ConfigurationError(f"MoveTo(call) takes a call made with task.call(...), not {call!r}.")
-    new = call.new
-    own = call.task._without_options().fields.get("options")
-    if new.options != own or new.unique_key is not None or new.run_at is not None or new.delay is not None:
+    new, own = call.new, call.task._without_options().fields
+    plain = {**own, "id": new.id, "task": new.task, "body": new.body, "queue": new.queue}
+    if "lane" in own:  # its key may name arguments
+        plain["lane"] = new.lane
+    if new != NewJob(**plain):
         raise ConfigurationError(
             "MoveTo(call) takes a task and its arguments: options made with using(...) can't move along."
         )

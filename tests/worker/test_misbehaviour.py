@@ -111,10 +111,6 @@ def test_a_job_to_wait_for_whose_id_is_not_text(app: Headrace) -> None:
         (lambda: MoveTo(""), "A queue needs a name: '' is empty."),
         (lambda: MoveTo("q", delay=None, call=5), "MoveTo(call) takes a call made with task.call(...), not 5."),
         (lambda: MoveTo("q", delay=object()), "MoveTo(delay) takes seconds"),
-        (
-            lambda: MoveTo("q", call=tasks.nothing.using(retries=1).call()),
-            "MoveTo(call) takes a task and its arguments: options made with using(...) can't move along.",
-        ),
         (WaitFor, "WaitFor() names no jobs to wait for."),
         (lambda: WaitFor(5), "WaitFor is a list of jobs or of their ids: 5 is neither."),
     ],
@@ -123,6 +119,20 @@ def test_signals_check_what_they_are_given(make: Callable[[], Exception], words:
     with pytest.raises(ConfigurationError) as caught:
         make()
     assert str(caught.value).startswith(words)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"retries": 1}, {"priority": 5}, {"max_crashes": 1}, {"tags": ["a"]}, {"headers": {"a": "b"}},
+        {"expires": "1 minute"}, {"lane": "a"}, {"sequence": "a"}, {"run_after": 60}, {"after": ["a"]},
+        {"unique": True}, {"id": "a"}, {"require_worker": True},
+    ],
+    ids=lambda options: next(iter(options)),
+)  # fmt: skip
+def test_a_call_with_options_is_nothing_to_move_to(options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError, match=r"options made with using\(\.\.\.\) can't move along"):
+        MoveTo("q", call=tasks.nothing.using(**options).call())
 
 
 def test_signals_take_what_durations_are_written_in() -> None:
