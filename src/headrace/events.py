@@ -147,6 +147,7 @@ class AsyncEvents(_Reader):
 
     _ear: Waiter | None = None
     _cursor = ""
+    _reading = False
 
     async def __aenter__(self) -> AsyncEvents:
         if self._ear is None:
@@ -162,6 +163,17 @@ class AsyncEvents(_Reader):
 
     async def __anext__(self) -> Event:
         await self.__aenter__()
+        self._reading = True
+        try:
+            event = await self._next()
+        finally:
+            self._reading = False
+        if event is None:
+            await self.aclose()
+            raise StopAsyncIteration
+        return event
+
+    async def _next(self) -> Event | None:
         left = left_of(self._silence)
         while not self._closed and self._ear is not None:
             if self._heard:
@@ -175,15 +187,18 @@ class AsyncEvents(_Reader):
             if not self._heard:
                 seconds = left()
                 if seconds is None:
-                    break
+                    return None
                 await self._ear.wait_async(min(seconds, most))
-        await self.aclose()
-        raise StopAsyncIteration
+        return None
 
     async def aclose(self) -> None:
-        """Stop listening."""
+        """Stop listening. Whoever waits in another asyncio task comes to its end."""
         self._closed = True
-        if self._ear is not None:
+        if self._ear is None:
+            return
+        if self._reading:
+            self._ear.poke()  # and who reads closes when it has come to its end
+        else:
             self._ear.close()
             self._ear = None
 

@@ -157,6 +157,27 @@ def test_async_readers_wait_without_a_thread_each(app: Headrace) -> None:
     assert asyncio.run(listen()) == ["math:add"] * 5
 
 
+def test_closing_ends_who_waits_in_another_task(app: Headrace) -> None:
+    async def listen() -> list[Event]:
+        heard = app.aevents()
+        seen: list[Event] = []
+
+        async def read() -> None:
+            async for event in heard:
+                seen.append(event)  # noqa: PERF401  (another task looks at it)
+
+        async with heard:
+            reader = asyncio.ensure_future(read())
+            await app.tasks["math:add"].aenqueue(1, 2)
+            while not seen:
+                await asyncio.sleep(0.001)
+            await heard.aclose()
+            await asyncio.wait_for(reader, 10)
+        return seen
+
+    assert told(asyncio.run(listen())) == [("created", "math:add")]
+
+
 def test_a_reader_goes_on_when_its_server_was_away(monkeypatch: pytest.MonkeyPatch) -> None:
     from headrace.store.redis.driver import Journey
 
