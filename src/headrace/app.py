@@ -21,7 +21,7 @@ from headrace.retry import Backoff
 from headrace.store.contract import Operation
 from headrace.store.courses import arun_course, run_course
 from headrace.store.facets import DayStats, Statistics, Tags, facet
-from headrace.store.paging import JobQuery, apages, pages, query_of
+from headrace.store.paging import JobQuery, apages, list_schedules, pages, query_of
 from headrace.store.stats import QueueStats, day_of, of_day
 from headrace.store.urls import shown_url
 from headrace.task import AsyncTask, Call, Task, TaskDecorator, task_function
@@ -361,15 +361,17 @@ class Headrace(StoreHolder, Hooks):
 
     def schedules(self, *names: str) -> list[StoredSchedule]:
         """The schedules that the store has, by name; or those of these names that it has."""
-        from headrace.schedules import StoredSchedule, listing  # noqa: PLC0415
+        from headrace.schedules import StoredSchedule  # noqa: PLC0415
 
-        return [StoredSchedule(self, record) for record in run_course(self.store, listing(self.store, names))]
+        found = run_course(self.store, list_schedules(self.store, names))
+        return [StoredSchedule(self, record) for record in found]
 
     async def aschedules(self, *names: str) -> list[StoredSchedule]:
         """The same, from async code."""
-        from headrace.schedules import StoredSchedule, listing  # noqa: PLC0415
+        from headrace.schedules import StoredSchedule  # noqa: PLC0415
 
-        return [StoredSchedule(self, record) for record in await arun_course(self.store, listing(self.store, names))]
+        found = await arun_course(self.store, list_schedules(self.store, names))
+        return [StoredSchedule(self, record) for record in found]
 
     # -- workers --
 

@@ -34,7 +34,6 @@ P = ParamSpec("P")
 MOST = 1_000
 """Missed ticks that get jobs at most, whatever `limit` says."""
 MOST_RUNS = 2**32 - 1
-PAGE = 500
 _OF_SCHEDULED = declared(JobOptions)
 _OF_SINGLE_CALLS = "{} is for single calls: jobs of a schedule can't have it."
 
@@ -195,20 +194,6 @@ class BoundSchedule(Generic[P]):
             self.name_for(args, kwargs),
             lambda now: self.definition(args, kwargs, now),
         )
-
-
-def listing(store: Store, names: Sequence[str]) -> Course[list[ScheduleRecord]]:
-    """All schedules, by name, or those of these names."""
-    schedules = facet(store, Schedules)
-    if names:
-        named: ScheduleLook = yield schedules.schedules(names)
-        return named.records
-    found: list[ScheduleRecord] = []
-    while True:
-        look: ScheduleLook = yield schedules.schedules(after=found[-1].name if found else "", limit=PAGE)
-        found += look.records
-        if not look.more:
-            return found
 
 
 def storing(

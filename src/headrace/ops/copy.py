@@ -19,12 +19,11 @@ from headrace.errors import ConfigurationError, Unsupported
 from headrace.ops import audit
 from headrace.ops.forms import forms
 from headrace.records import Filter, NewJob, Page, Put, ScheduleRecord, Snapshot, spec_of
-from headrace.schedules import listing
 from headrace.store import Store
 from headrace.store.blocking import Block, Blocking
 from headrace.store.courses import Course
 from headrace.store.facets import PARKED, Past, QueueControl, Queues, Restoring, Schedules, Settings, Tags, facet
-from headrace.store.paging import following
+from headrace.store.paging import following, list_schedules
 from headrace.store.urls import shown_url
 from headrace.values.text import iso, now_ms
 
@@ -123,7 +122,7 @@ def save_course(app: Headrace, file: IO[bytes], advance: Advance = lambda _: Non
     blocks: list[Block] = yield facet(store, Blocking).blocks()
     for block in blocks:
         write(Blocked(block))
-    schedules = yield from listing(store, ())
+    schedules = yield from list_schedules(store)
     for record in schedules:
         write(Recurring(record))
     jobs = 0

@@ -29,12 +29,11 @@ from headrace.ops.families import WAITING, families, parts
 from headrace.ops.forms import threaded
 from headrace.ops.sidings import BROUGHT, CLAIMED, base
 from headrace.records import Filter, ScheduleRecord, Snapshot, State
-from headrace.schedules import listing
 from headrace.store import Store
 from headrace.store.contract import Facet
 from headrace.store.courses import run_course
 from headrace.store.facets import Edit, Editing, Queues, Schedules, facet
-from headrace.store.paging import pages
+from headrace.store.paging import list_schedules, pages
 from headrace.store.urls import shown_url
 from headrace.values.text import now_ms
 
@@ -383,7 +382,7 @@ def _bring(source: Store, queue: str, jobs: Sequence[Snapshot], carry: Carrier) 
 
 def _movable(source: Store, carry: Carrier) -> Iterator[tuple[ScheduleRecord, ScheduleRecord]]:
     """Schedules that the target would take, each with what it would be there; why the others stay is noted."""
-    for record in run_course(source, listing(source, ())) if Facet.SCHEDULES in source.facets else ():
+    for record in run_course(source, list_schedules(source)) if Facet.SCHEDULES in source.facets else ():
         definition, names = record.definition, carry.names
         moved = replace(
             definition,

@@ -15,9 +15,10 @@ from headrace.ops import audit
 from headrace.ops.documents import epoch_ms, value_of
 from headrace.ops.forms import forms
 from headrace.records import ScheduleRecord
-from headrace.schedules import ScheduleEdits, StoredSchedule, changing, edits, listing, resumed
+from headrace.schedules import ScheduleEdits, StoredSchedule, changing, edits, resumed
 from headrace.store.courses import Course
 from headrace.store.facets import Schedules, facet
+from headrace.store.paging import list_schedules
 from headrace.values.text import ago, iso, now_ms
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ def _state(record: ScheduleRecord) -> str:
 
 def schedules_course(app: Headrace) -> Course[list[ScheduleDetails]]:
     """All schedules, by name."""
-    return [_details(app, record) for record in (yield from listing(app.store, ()))]
+    return [_details(app, record) for record in (yield from list_schedules(app.store))]
 
 
 schedules, aschedules = forms(schedules_course)
@@ -119,7 +120,7 @@ schedules, aschedules = forms(schedules_course)
 
 def schedule_course(app: Headrace, name: str) -> Course[ScheduleDetails]:
     """The schedule of this name. `ScheduleNotFound` if there is none."""
-    found = yield from listing(app.store, [name])
+    found = yield from list_schedules(app.store, [name])
     if not found:
         raise ScheduleNotFound(name)
     return _details(app, found[0])

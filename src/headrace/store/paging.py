@@ -1,17 +1,17 @@
-"""Jobs that a filter finds, page by page."""
+"""Jobs that a filter finds, and schedules, page by page."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from typing import TypedDict
 
 from msgspec.structs import replace
 
 from headrace.errors import ConfigurationError
-from headrace.records import Filter, Page, Snapshot, State
+from headrace.records import Filter, Page, ScheduleRecord, Snapshot, State
 from headrace.store.contract import Store
 from headrace.store.courses import Course, run_course
-from headrace.store.facets import SEARCH, Tags, facet
+from headrace.store.facets import SEARCH, ScheduleLook, Schedules, Tags, facet
 from headrace.values.glob import is_glob
 
 PAGE = 500
@@ -83,6 +83,20 @@ async def apages(store: Store, wanted: Filter) -> AsyncIterator[list[Snapshot]]:
 def following(wanted: Filter, page: Page) -> Filter | None:
     """What to ask for after a page; None: it was the last one."""
     return None if page.cursor is None else replace(wanted, after=page.cursor)
+
+
+def list_schedules(store: Store, names: Sequence[str] = ()) -> Course[list[ScheduleRecord]]:
+    """All schedules, by name, or those of these names."""
+    schedules = facet(store, Schedules)
+    if names:
+        named: ScheduleLook = yield schedules.schedules(names)
+        return named.records
+    found: list[ScheduleRecord] = []
+    while True:
+        look: ScheduleLook = yield schedules.schedules(after=found[-1].name if found else "", limit=PAGE)
+        found += look.records
+        if not look.more:
+            return found
 
 
 def whole_page(store: Store, wanted: Filter) -> Page:
