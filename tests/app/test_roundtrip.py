@@ -55,6 +55,22 @@ class Plain:
     what: str
 
 
+@dataclass
+class Money:
+    cents: int
+
+    def __post_init__(self) -> None:
+        self.cents *= 100
+
+
+class Numbered(msgspec.Struct):
+    number: int
+    more: Any = None
+
+    def __post_init__(self) -> None:
+        self.number += 1
+
+
 class Bit(Enum):
     ON = 1
 
@@ -82,6 +98,9 @@ def expected(want: str, got: str, where: str = "") -> str:
         (list[int], {1, 2}, expected("list", "set")),
         (set[int], [1, 1], expected("set", "list")),
         (float, 2**60 + 1, "cannot be carried exactly: 1152921504606846977 would arrive as 1.152921504606847e+18."),
+        (Money, Money(3), "argument 'value.cents' cannot be carried exactly: 300 would arrive as 30000."),
+        (list[Money], [Money(3)], "argument 'value[0].cents' cannot be carried exactly: 300 would arrive as 30000."),
+        (Numbered, Numbered(1), "argument 'value.number' cannot be carried exactly: 2 would arrive as 3."),
         (Envelope, Envelope(MOMENT), f"argument 'value.what' is of type datetime, {ELSE}"),
         (Envelope, Envelope(1, {"a": [b"x"]}), f"argument \"value.more['a'][0]\" is of type bytes, {ELSE}"),
         (Parcel, Parcel(b"x"), f"argument 'value.what' is of type bytes, {ELSE}"),

@@ -94,14 +94,15 @@ def changed(value: Any, found: Any, path: str, exact: bool, depth: int = DEEPEST
     'an argument does not fit its annotation: Expected `bytes`, got `str` - at `$.key`'
     """
     kind = type(value)
-    if (kind is type(found) and kind in _SCALARS) or (not exact and equal(value, found)):
+    same_kind = kind is type(found)
+    if value == found if same_kind and kind in _SCALARS else not exact and equal(value, found):
         return ""
     if depth == 0:
         return f"{words.place.format(re.split(r'[.[]', path)[0])} is nested too deeply, or contains itself"
     inside = _inside(value, found, path, exact, depth - 1, words)
     if inside is not None:
         return next(filter(None, inside), "")
-    untyped = exact and type(found) in _JSON and (type(value), type(found)) != (int, float)
+    untyped = exact and not same_kind and type(found) in _JSON and (kind, type(found)) != (int, float)
     return "" if not untyped and equal(value, found) else _told(value, found, path, untyped, words)
 
 
