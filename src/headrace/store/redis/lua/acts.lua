@@ -1,5 +1,5 @@
 -- Acts on jobs by id.
---@include commit queues sessions
+--@include commit queues
 
 -- Has `act` deal with each job that is there: it returns whether it did anything. `first` is the first write (see `commit`). Answers 1
 -- or 0 for each.

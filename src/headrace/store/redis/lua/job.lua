@@ -123,6 +123,29 @@ local function rewrite(id, record)
   seen[id] = nil
 end
 
+-- Spare leases that have been started are no longer spare. They are named by arrival numbers: d each.
+local function mark_started(session, started)
+  if started == '' then
+    return
+  end
+  local named = {}
+  for at = 1, #started, 8 do
+    named[unpack_from('>d', started, at)] = true
+  end
+  local ids = call('SMEMBERS', session.held)
+  types[session.held] = 'set' -- or that would have failed
+  load_many(ids)
+  for _, id in ipairs(ids) do
+    local record = raw[id]
+    if record and #record >= HEAD_SIZE + RUN_SIZE then
+      local state, flags, arrival, holder = unpack_from('>BHxxxxxxxxxxxxxxxxxxxxxxI6xxxxxxxxxxI', record)
+      if state == RUNNING and named[arrival] and holder == session.number then
+        rewrite(id, pack('>BH', state, without(flags, SPARE)) .. record:sub(4))
+      end
+    end
+  end
+end
+
 -- Fields of META -> by how much they change: how many jobs of a state a queue has, and what ended jobs take.
 local counts = {}
 

@@ -10,7 +10,7 @@ local SPECIAL = CANCELLING + STORY + LARGE_BODY + MORE
 
 local QUEUES_BESIDES = 100
 local LANES, EXPIRING = PREFIX .. 'lanes', PREFIX .. 'expiring'
-local stands, taken_heads, taken, mark_started, settle_plain, as_bytes, take_plain
+local stands, taken_heads, taken, settle_plain, as_bytes, take_plain
 local beyond_kept, uses_more, any_expired, history_over, exchange_plain, asks_plainly
 
 do -- only these are names outside: a script may have 200
@@ -78,29 +78,6 @@ local function done(record, session, arrival, token, heads, tokens, times, story
     return nil
   end
   return changed .. middle .. times .. record:sub(64) .. story, record:sub(66, queue_end), due
-end
-
--- Spare leases that have been started are no longer spare. They are named by arrival numbers: d each.
-function mark_started(session, started)
-  if started == '' then
-    return
-  end
-  local named = {}
-  for at = 1, #started, 8 do
-    named[unpack_from('>d', started, at)] = true
-  end
-  local ids = call('SMEMBERS', session.held)
-  types[session.held] = 'set' -- or that would have failed
-  load_many(ids)
-  for _, id in ipairs(ids) do
-    local record = raw[id]
-    if record and #record >= HEAD_SIZE + RUN_SIZE then
-      local state, flags, arrival, holder = unpack_from('>BHxxxxxxxxxxxxxxxxxxxxxxI6xxxxxxxxxxI', record)
-      if state == RUNNING and named[arrival] and holder == session.number then
-        rewrite(id, pack('>BH', state, without(flags, SPARE)) .. record:sub(4))
-      end
-    end
-  end
 end
 
 -- What only some outcomes say: as a table, and where the next outcome begins.

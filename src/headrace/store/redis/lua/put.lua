@@ -1,5 +1,5 @@
 -- Putting: jobs that come in. `next_job` reads one from a request (`batch`, at `at`), `insert` gives it its place.
---@include checks arrivals admission queues
+--@include arrivals admission queues
 
 local batch, at = '', 1
 

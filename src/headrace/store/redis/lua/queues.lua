@@ -1,5 +1,5 @@
 -- The controls of queues: paused ones hand out nothing, limited ones only so much at once.
---@include plan sessions
+--@include job wait sessions
 
 local queues = on_demand()
 

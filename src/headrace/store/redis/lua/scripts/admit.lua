@@ -3,7 +3,7 @@
 -- ARGV[2]  the batch
 -- Answers  {1 if there are more parts, and once there are none: id of a job that did not come in, id of the one that has its unique
 --          key, ...}. Of one whose id another job has: its id, a NUL and its nonce, and its id
---@include put commit sessions
+--@include put commit
 
 local stages = stages_of(ARGV[2])
 

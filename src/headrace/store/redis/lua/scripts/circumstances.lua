@@ -6,7 +6,7 @@
 --          a limit, how many these are, what `lane` answers, how many of its lane are before it or -1, {names of workers that could run it},
 --          when it fails if it still waits then, or '', {since when, by whom, why} as msgpack if its task is blocked, or '', and how
 --          many jobs wait because of that}
---@include admission find queues sessions
+--@include admission find queues
 
 check_format(call('HGET', META, 'format'))
 local LOOKED_AT = 10000

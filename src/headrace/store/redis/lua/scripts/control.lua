@@ -4,7 +4,7 @@
 -- ARGV[3]  queue
 -- ARGV[4]  by whom it is paused; or the limit, '' for none
 -- Answers  1, or 0 if it was paused already, or was not paused
---@include queues
+--@include wait
 
 check_format(call('HGET', META, 'format'))
 local act, queue, value = ARGV[2], ARGV[3], ARGV[4]

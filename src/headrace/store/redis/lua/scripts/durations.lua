@@ -3,7 +3,7 @@
 -- ARGV[2]  queue
 -- ARGV[3]  day
 -- Answers  {{field, value, ...}: see stats.lua, first day that is kept, first day with histograms}
---@include plan
+--@include stats
 
 check_format(call('HGET', META, 'format'))
 return {

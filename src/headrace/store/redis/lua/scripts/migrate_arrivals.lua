@@ -3,7 +3,7 @@
 --
 -- ARGV[2]  the step after this one
 -- Answers  the step to call next
---@include migration job
+--@include migration
 
 if at_step ~= 'migrate_arrivals' then
   return at_step or ''

@@ -4,7 +4,7 @@
 -- ARGV[3]  the queues, each once: H name
 -- Answers  how many there are
 -- Fails    REFUSED
---@include checks wait
+--@include checks hungry
 
 check_format(call('HGET', META, 'format'))
 local key, entries, at = patterns.list_key(ARGV[2]), {}, 1

@@ -4,7 +4,7 @@
 --            field, '1', ...)
 -- Answers    now
 -- Fails      GONE when it has been closed; REFUSED
---@include plan sessions checks
+--@include sessions checks
 
 -- All that look at sessions read what this one says about itself.
 local function check_info(id, name, info)

@@ -8,7 +8,7 @@
 -- ARGV[3]  for each pair that needs a worker: H queue, H task
 -- Answers  {now, clash, ...}: per job the id of the job that stands in its way, or '' when it is there now
 -- Fails    NOWORKERS, REFUSED, before anything is written
---@include put commit sessions
+--@include put commit
 batch = ARGV[2]
 
 read_batch()

@@ -38,7 +38,7 @@ if ARGV[3] == '' and ARGV[4] == '' and ((ARGV[5] or '') == '' or call('SCARD', s
   stay_hungry(hungry)
   return { string.format('%.0f', now), '', {}, session.stop and 1 or 0 }
 end
---@include commit plain
+--@include commit
 
 local leases, ids = {}, {}
 local at = 1

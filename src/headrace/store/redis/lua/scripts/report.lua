@@ -7,7 +7,7 @@
 --          given, and for each line d how long ago, I line
 -- Answers  a byte per report: 1 recorded, 0 the lease is gone, 2 recorded but for the data, which has changed since
 -- Fails    GONE, STALE, REFUSED
---@include commit sessions checks
+--@include commit sessions
 
 local session = live_session(ARGV[2])
 local request = tonumber(ARGV[3])

@@ -4,7 +4,7 @@
 -- ARGV[3]  where to go on ('0' to begin)
 -- Answers  {where to go on ('': that was all), for each {info, opened, seen, how many leases, 1 if it is alive, id, its
 --          memory or '', 1 if it is asked to stop}}
---@include plan sessions
+--@include sessions
 
 check_format(call('HGET', META, 'format'))
 local AT_ONCE = 500

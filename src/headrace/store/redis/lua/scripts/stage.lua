@@ -7,7 +7,7 @@
 -- ARGV[6]  for each pair that needs a worker: H queue, H task
 -- Answers  1, or 0 if parts before this one are not there (any more): send them again
 -- Fails    NOWORKERS, REFUSED, before anything is written
---@include put commit sessions
+--@include put commit
 batch = ARGV[4]:sub(2)
 
 local stages = stages_of(ARGV[2])

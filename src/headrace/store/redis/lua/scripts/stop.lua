@@ -2,7 +2,7 @@
 --
 -- ARGV[2]  session id
 -- Answers  1, or 0 if no such session is open
---@include plan sessions
+--@include sessions
 
 check_format(call('HGET', META, 'format'))
 local session = read_session(ARGV[2])

@@ -4,7 +4,7 @@
 --          the jobs as in `put`
 -- Answers  {now, when the next schedule ticks or '', a byte per tick: 1 if it counted}
 -- Fails    REFUSED
---@include put commit sessions
+--@include put commit
 batch = ARGV[2]
 
 local ALLOW, SKIP, QUEUE = 0, 1, 2
