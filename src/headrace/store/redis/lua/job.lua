@@ -74,14 +74,10 @@ local function is_set_aside(job)
 end
 
 local function tell(job, story)
-  job.flags = bor(job.flags, STORY)
+  job.flags = with(job.flags, STORY)
   job.story = pack(
     STORY_FORMAT, story.large, #story.worker, story.worker, #story.group, story.group, #story.data, story.data,
     #story.result, story.result, #story.error, story.error, story.progress, story.total, story.deferred)
-end
-
-local function with(flags, bits)
-  return bor(flags, bits)
 end
 
 local function without(flags, bits)

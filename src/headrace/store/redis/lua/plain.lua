@@ -30,7 +30,7 @@ function taken_heads(spare)
   return setmetatable({}, { __index = function(heads, head)
     local state, flags, token = unpack_from('>BHI', head)
     heads[head] = state == READY and band(flags, SPECIAL + RUN) == 0
-      and pack('>BHI', RUNNING, bor(flags, spare and RUN + SPARE or RUN), token + 1)
+      and pack('>BHI', RUNNING, with(flags, spare and RUN + SPARE or RUN), token + 1)
     return heads[head]
   end })
 end
@@ -58,7 +58,7 @@ local function done_heads(attempts_spent, more)
   return setmetatable({}, { __index = function(heads, head)
     local state, flags, token, attempts = unpack_from('>BHII', head)
     local plain = state == RUNNING and band(flags, SPECIAL) == 0
-    heads[head] = plain and pack('>BHII', DONE, bor(without(flags, SPARE), more), token, attempts + attempts_spent)
+    heads[head] = plain and pack('>BHII', DONE, with(without(flags, SPARE), more), token, attempts + attempts_spent)
     tokens[head] = plain and token
     return heads[head]
   end }), tokens

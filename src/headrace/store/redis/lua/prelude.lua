@@ -26,7 +26,7 @@ local ENDED = { [DONE] = KEYS[8], [FAILED] = KEYS[9], [CANCELLED] = KEYS[10] }
 
 local call = redis.call
 local pack, unpack_from = struct.pack, struct.unpack
-local band, bor, bnot = bit.band, bit.bor, bit.bnot
+local band, with, bnot = bit.band, bit.bor, bit.bnot
 
 local now, steady
 if ARGV[1] == '' then
