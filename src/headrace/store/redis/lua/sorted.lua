@@ -28,7 +28,8 @@ makers[sorted] = function()
     set.left[member] = true
   end
 
-  -- By score, then by the times and numbers that the members of lines begin with.
+  -- By score, then by the times and numbers that the members of lines begin with. (Not `<` on the bytes: that goes by the server's
+  -- locale.)
   function sorted.before(a, b)
     if a[1] ~= b[1] then
       return a[1] < b[1]

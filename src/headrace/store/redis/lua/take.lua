@@ -125,13 +125,6 @@ local function share_of(wanted, number)
   return math.min(wanted, math.max(8, math.ceil(2 * wanted / number)))
 end
 
--- Not `<` on the bytes: that goes by the server's locale.
-local function stands_before(a, b)
-  local due_a, arrival_a = unpack_from('>I6I6', a)
-  local due_b, arrival_b = unpack_from('>I6I6', b)
-  return due_a < due_b or due_a == due_b and arrival_a < arrival_b
-end
-
 -- The head of a queue's line as it will be, from three sources that are each in order: the row, the line, and what this very
 -- exchange puts there. The members, and for each where it is from: a place in the row, in the line, or in the plan. If all are
 -- from the row, also their ids.
@@ -146,32 +139,27 @@ local function head_of_line(queue, wanted)
   if not line[1] and not entering then
     return row, upto, {}, ids
   end
-  local others = {}
+  local others = {} -- {score, member, place in the plan} each
   for i = 1, #line, 2 do
-    others[#others + 1] = { score = tonumber(line[i + 1]), member = line[i] }
+    others[#others + 1] = { tonumber(line[i + 1]), line[i] }
   end
   if entering then
     for i = 1, #entering, 2 do
-      others[#others + 1] = { score = entering[i], member = entering[i + 1], at = i }
+      others[#others + 1] = { entering[i], entering[i + 1], i }
     end
-    table.sort(others, function(a, b)
-      if a.score ~= b.score then
-        return a.score < b.score
-      end
-      return stands_before(a.member, b.member)
-    end)
+    table.sort(others, sorted.before)
   end
   local members, in_row, in_plan = {}, {}, {}
   local r, o = 1, 1
   while #members < wanted and (row[r] or others[o]) do
     local n, mine, other = #members + 1, row[r], others[o]
-    if mine and other and other.score == 0 and other.member == mine then
+    if mine and other and other[1] == 0 and other[2] == mine then
       r = r + 1 -- a job revived at once may stand in both
-    elseif mine and (not other or other.score > 0 or other.score == 0 and stands_before(mine, other.member)) then
+    elseif mine and (not other or other[1] > 0 or other[1] == 0 and sorted.before({ 0, mine }, other)) then
       members[n], in_row[n] = mine, upto[r]
       r = r + 1
     else
-      members[n], in_plan[n] = other.member, other.at
+      members[n], in_plan[n] = other[2], other[3]
       o = o + 1
     end
   end
