@@ -263,4 +263,4 @@ local function ask_to_stop(job)
     plan.tell[session] = true
   end
 end
---@include schedules sorted lanes settle culprits relations links expiry blocks
+--@include settle schedules sorted lanes culprits relations links expiry blocks

@@ -36,11 +36,7 @@ makers[culprits] = function()
   function culprits.failed_with(id, parent)
     local cause = ''
     if parent and parent.state == FAILED and band(parent.flags, HAS_ERROR) ~= 0 then
-      local story = story_of(parent)
-      local encoded = story.error
-      if band(story.large, 4) ~= 0 then
-        encoded = plan.large['e:' .. id] or call('HGET', LARGE, 'e:' .. id) or ''
-      end
+      local encoded = value_of(parent, story_of(parent), 'error')
       if culprits.of(id).number > 0 then
         return encoded
       end
@@ -87,9 +83,9 @@ makers[culprits] = function()
     job.attempts, job.crashes, job.finished, job.due = 0, 0, 0, due
     if band(job.flags, STORY) ~= 0 then
       local story = story_of(job)
-      keep_error(job, story, nil)
+      keep_value(job, story, 'error', nil)
       keep_group(job, story, nil)
-      keep_result(job, story, nil)
+      keep_value(job, story, 'result', nil)
       story.large = without(story.large, RESULT_DROPPED)
       story.deferred = 0
       job.flags = without(job.flags, HAS_DEFERRED)

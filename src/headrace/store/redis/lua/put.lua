@@ -142,7 +142,7 @@ local function insert(job)
   local reason = job.more and prepare(job)
   if job.data then
     local story = story_of(job)
-    keep_data(job, story, job.data)
+    keep_value(job, story, 'data', job.data)
     tell(job, story)
   end
   happened(job, 'created')

@@ -211,7 +211,7 @@ makers[relations] = function()
   function relations.fail(job, error_, group)
     local story = story_of(job)
     group = group or 'dependency'
-    keep_error(job, story, error_)
+    keep_value(job, story, 'error', error_)
     keep_group(job, story, group)
     tell(job, story)
     finish(job, FAILED, now)

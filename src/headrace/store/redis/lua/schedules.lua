@@ -64,9 +64,7 @@ makers[schedules] = function()
     local follows = band(record.flags, schedules.FOLLOWS) ~= 0
       and band(record.flags, schedules.NEXT + schedules.FINISHED) == 0
     if carries then
-      local story = story_of(job)
-      local large = band(story.large, 1) ~= 0
-      record.data = large and (plan.large['d:' .. job.id] or call('HGET', LARGE, 'd:' .. job.id)) or story.data
+      record.data = value_of(job, story_of(job), 'data')
       record.flags = with(record.flags, schedules.DATA)
     end
     if follows then

@@ -1,7 +1,7 @@
 -- Settling: what an outcome does to a job (the table in docs/contract.md).
 --@include admission
 
-local data_of, keep_data, keep_result, keep_error, keep_group, move, change_queue, end_run, remember_end
+local value_of, keep_value, keep_group, move, change_queue, end_run, remember_end
 
 do -- only these are names outside: a script may have 200
 
@@ -10,8 +10,12 @@ local HAPPENED = {
 }
 local WRITTEN = { log = true, updated = true } -- lines of a run that has begun, whatever its worker says
 
+-- What may be large: its letter in `large`, its bit in the story, its flag.
+local VALUES = { data = { 'd:', 1, HAS_DATA }, result = { 'r:', 2, HAS_RESULT }, error = { 'e:', 4, HAS_ERROR } }
+
 -- A value into its place: in the story if it is small, in `large` if it is not.
-local function keep(job, story, name, kind, bit_, flag, value)
+function keep_value(job, story, name, value)
+  local kind, bit_, flag = unpack(VALUES[name])
   if band(story.large, bit_) ~= 0 then
     plan.large[kind .. job.id] = false
     story.large = without(story.large, bit_)
@@ -31,25 +35,13 @@ local function keep(job, story, name, kind, bit_, flag, value)
   end
 end
 
--- The data of a job; '' if it has none.
-function data_of(job, story)
-  if band(story.large, 1) == 0 then
-    return story.data
+-- The value from there; '' if it has none.
+function value_of(job, story, name)
+  local kind, bit_ = unpack(VALUES[name])
+  if band(story.large, bit_) == 0 then
+    return story[name]
   end
-  local planned = plan.large['d:' .. job.id]
-  return planned or check_type(LARGE, 'hash') and call('HGET', LARGE, 'd:' .. job.id) or ''
-end
-
-function keep_data(job, story, value)
-  keep(job, story, 'data', 'd:', 1, HAS_DATA, value)
-end
-
-function keep_result(job, story, value)
-  keep(job, story, 'result', 'r:', 2, HAS_RESULT, value)
-end
-
-function keep_error(job, story, value)
-  keep(job, story, 'error', 'e:', 4, HAS_ERROR, value)
+  return plan.large[kind .. job.id] or call('HGET', LARGE, kind .. job.id) or ''
 end
 
 function keep_group(job, story, group)
@@ -124,7 +116,7 @@ local function charge_run(session, job, outcome, story)
     job.crashes = math.min(job.crashes + 1, 65535)
   end
   if outcome.data then
-    keep_data(job, story, outcome.data)
+    keep_value(job, story, 'data', outcome.data)
   end
   if outcome.began then
     job.started = math.max(now - outcome.began, 1)
@@ -208,8 +200,8 @@ function end_run(session, job, outcome)
   local ended = now - (outcome.ended or 0)
 
   if kind == K_DONE then
-    keep_result(job, story, outcome.result)
-    keep_error(job, story, nil)
+    keep_value(job, story, 'result', outcome.result)
+    keep_value(job, story, 'error', nil)
     keep_group(job, story, nil)
     if outcome.account then
       remember_run(session, job, ended, 'done', '', outcome.account)
@@ -220,12 +212,12 @@ function end_run(session, job, outcome)
     return
   end
   if outcome.error then
-    keep_error(job, story, outcome.error)
+    keep_value(job, story, 'error', outcome.error)
   end
   local state, group, reason = final_state(job, outcome, is_cancelled)
   if reason then
     ended = now
-    keep_error(job, story, culprits.error(reason))
+    keep_value(job, story, 'error', culprits.error(reason))
   end
   if group then
     keep_group(job, story, group)

@@ -191,7 +191,7 @@ function sweep.results()
     if job and job.state == DONE and band(job.flags, HAS_RESULT) ~= 0
       and not (band(job.flags, MORE) ~= 0 and relations.is_needed(job)) then
       local story = story_of(job)
-      keep_result(job, story, nil)
+      keep_value(job, story, 'result', nil)
       story.large = with(story.large, RESULT_DROPPED)
       tell(job, story)
       change(job)

@@ -31,7 +31,7 @@ return act_on(arguments(11), unless_full, function(job)
   end
   if data then
     local story = story_of(job)
-    keep_data(job, story, data)
+    keep_value(job, story, 'data', data)
     tell(job, story)
   end
   move(job, { queue = queue, body = body, options = options })

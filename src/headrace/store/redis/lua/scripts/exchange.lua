@@ -52,7 +52,7 @@ do -- only these are names outside: a script may have 200
 local function settle_other(session, verdicts, i, id, arrival, token, outcome)
   local job = find_job(id, nil, arrival)
   if holds(session, job, arrival, token) then
-    local is_changed = outcome.base and data_of(job, story_of(job)) ~= outcome.base
+    local is_changed = outcome.base and value_of(job, story_of(job), 'data') ~= outcome.base
     verdicts[i] = is_changed and V_CHANGED or V_OK
     if not is_changed then
       end_run(session, job, outcome)

@@ -93,7 +93,7 @@ local news = {} -- in turns, if there are many
 for turn = 1, math.min(#updated, UPDATES_TOLD) do
   local i = updated[#updated > UPDATES_TOLD and (now + turn) % #updated + 1 or turn]
   local job = find_job(ids[i])
-  news[2 * turn - 1], news[2 * turn] = i, data_of(job, story_of(job))
+  news[2 * turn - 1], news[2 * turn] = i, value_of(job, story_of(job), 'data')
 end
 
 commit(mark_seen)

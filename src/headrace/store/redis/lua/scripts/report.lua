@@ -41,10 +41,10 @@ while at <= #sent do
       job.flags = with(job.flags, HAS_PROGRESS)
       happened(job, 'progress', string.format('%.14g/%.14g', progress, total), session.name)
     end
-    if base and data_of(job, story) ~= base then
+    if base and value_of(job, story, 'data') ~= base then
       answer[#answer] = '\2'
     elseif band(given, 2) ~= 0 then
-      keep_data(job, story, data)
+      keep_value(job, story, 'data', data)
       story.large = base and without(story.large, UPDATED) or story.large
       if account then
         remember(job, now, 'updated', '', session.name, account)

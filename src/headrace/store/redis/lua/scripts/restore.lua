@@ -49,8 +49,8 @@ local function tell_past(job, past)
     story.progress, story.total = past.done, past.total
     job.flags = with(job.flags, HAS_PROGRESS)
   end
-  keep_result(job, story, past.result)
-  keep_error(job, story, past.error)
+  keep_value(job, story, 'result', past.result)
+  keep_value(job, story, 'error', past.error)
   keep_group(job, story, past.group)
   if past.dropped then
     story.large = with(story.large, RESULT_DROPPED)

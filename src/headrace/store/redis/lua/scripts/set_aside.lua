@@ -137,7 +137,7 @@ if call('EXISTS', PREFIX .. 'history:' .. id) == 1 then
 end
 leave_places(job)
 local story = story_of(job)
-keep_error(job, story, ARGV[5])
+keep_value(job, story, 'error', ARGV[5])
 keep_group(job, story, 'damaged')
 tell(job, story)
 finish(job, FAILED, now)

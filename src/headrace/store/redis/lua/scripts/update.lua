@@ -16,10 +16,10 @@ if not job then
   return -1
 end
 local story = story_of(job)
-if data_of(job, story) ~= ARGV[3] then
+if value_of(job, story, 'data') ~= ARGV[3] then
   return 0
 end
-keep_data(job, story, ARGV[4])
+keep_value(job, story, 'data', ARGV[4])
 if job.state == RUNNING then
   story.large = with(story.large, UPDATED)
 end
