@@ -5,7 +5,8 @@
 --
 --   by step     put take settle admission lanes relations queues sessions schedules find history stats sweep wait
 --   records     job (the bytes of a record), plan (what a script is going to write), commit (writes it), plain and asks (plain jobs,
---               and none: the short ways through an exchange), checks (what requests may say), settings
+--               and none: the short ways through an exchange), checks (what requests may say), settings,
+--               current (that the format is ours)
 --   parts       arrivals (all jobs in order), acts (on jobs by id), culprits and links (of relations), expiry (of admission), failing (of stats), hungry (of wait), closing (of
 --               sessions), patterns (of queues), sorted (of lanes and relations), take_singly (of take), migration
 --

@@ -6,9 +6,8 @@
 -- ARGV[4]  why it is blocked, ARGV[5] by whom
 -- Answers  {1, or 0 if it was blocked already or was not blocked; 1 if there may be more to bring back}
 -- Fails    REFUSED if too many tasks are blocked
---@include commit
+--@include current commit
 
-check_format(call('HGET', META, 'format'))
 local act, task = ARGV[2], ARGV[3]
 local packed, found = barring.about(task)
 local is_blocked = packed ~= ''

@@ -1,9 +1,8 @@
 -- blocks: the tasks that are blocked.
 --
 -- Answers  for each its name, {since when, by whom, why} as msgpack, and how many jobs wait because of it
---@include admission
+--@include current admission
 
-check_format(call('HGET', META, 'format'))
 local answer = {}
 for _, task in ipairs(call('HKEYS', barring.key)) do
   local n = #answer

@@ -2,9 +2,8 @@
 --
 -- ARGV[2...]  job ids
 -- Answers     for each 1 if it is cancelled or asked to stop, else 0
---@include acts
+--@include current acts
 
-check_format(call('HGET', META, 'format'))
 return act_on(arguments(2), even_when_full, function(job)
   if job.state == RUNNING then
     ask_to_stop(job)

@@ -6,9 +6,8 @@
 --          a limit, how many these are, what `lane` answers, how many of its lane are before it or -1, {names of workers that could run it},
 --          when it fails if it still waits then, or '', {since when, by whom, why} as msgpack if its task is blocked, or '', and how
 --          many jobs wait because of that}
---@include admission find queues
+--@include current admission find queues
 
-check_format(call('HGET', META, 'format'))
 local LOOKED_AT = 10000
 local job = find_job(ARGV[2])
 if not job then

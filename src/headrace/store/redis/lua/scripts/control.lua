@@ -4,9 +4,8 @@
 -- ARGV[3]  queue
 -- ARGV[4]  by whom it is paused; or the limit, '' for none
 -- Answers  1, or 0 if it was paused already, or was not paused
---@include wait
+--@include current wait
 
-check_format(call('HGET', META, 'format'))
 local act, queue, value = ARGV[2], ARGV[3], ARGV[4]
 local field = (act == 'limit' and 'l' or 'p') .. queue
 local found = call('HGET', CONTROL, field)

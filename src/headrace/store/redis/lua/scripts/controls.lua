@@ -1,9 +1,8 @@
 -- controls: which queues are paused, or have a limit.
 --
 -- Answers  {p or l and the queue, value, ...}: p when and by whom it was paused, l its limit
---@include prelude
+--@include current
 
-check_format(call('HGET', META, 'format'))
 local said = call('HGETALL', PREFIX .. 'control')
 for i = 1, #said, 2 do
   if not said[i + 1]:find(said[i]:sub(1, 1) == 'p' and '^%d+ ' or '^%d+$') then

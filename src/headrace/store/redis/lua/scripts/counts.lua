@@ -2,9 +2,8 @@
 --
 -- ARGV[2]  where to go on ('0' to begin)
 -- Answers  {where to go on ('0': that was all), digit of the state and queue, number, ...}; a field may come twice
---@include prelude
+--@include current
 
-check_format(call('HGET', META, 'format'))
 local AT_ONCE, STEP = 10000, 1000
 local cursor, meta = '0', nil
 if ARGV[2] == '0' and call('HLEN', META) <= AT_ONCE then

@@ -2,9 +2,8 @@
 --
 -- ARGV[2...]  job ids
 -- Answers     for each 1 if it was there, else 0
---@include acts
+--@include current acts
 
-check_format(call('HGET', META, 'format'))
 return act_on(arguments(2), even_when_full, function(job)
   happened(job, 'deleted')
   remove(job)

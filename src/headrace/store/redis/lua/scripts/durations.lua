@@ -3,9 +3,8 @@
 -- ARGV[2]  queue
 -- ARGV[3]  day
 -- Answers  {{field, value, ...}: see stats.lua, first day that is kept, first day with histograms}
---@include stats
+--@include current stats
 
-check_format(call('HGET', META, 'format'))
 return {
   numbers_in(PREFIX .. 'stat:' .. ARGV[3] .. ':' .. ARGV[2]), first_day('stats-history'), first_day('histogram-history'),
 }

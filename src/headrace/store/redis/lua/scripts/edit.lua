@@ -5,9 +5,8 @@
 -- ARGV[10]    the same in words, for the history
 -- ARGV[11...] job ids
 -- Answers     for each 1, or 0 if there is no such job, or it does not wait
---@include acts
+--@include current acts
 
-check_format(call('HGET', META, 'format'))
 local function given(i)
   return ARGV[i] ~= '' and ARGV[i]:sub(2) or nil
 end

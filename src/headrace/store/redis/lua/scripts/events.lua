@@ -3,9 +3,8 @@
 -- ARGV[2]  where to go on: an id of the stream, or empty to begin to listen
 -- ARGV[3]  how many events at most
 -- Answers  {where to go on, 1 if there were others that are not kept any more, event (see prelude.lua), ...}
---@include wait
+--@include current wait
 
-check_format(call('HGET', META, 'format'))
 local LISTENS, SOON = 60000, 40000
 local cursor, limit = ARGV[2], tonumber(ARGV[3])
 if not has_subscribers() then

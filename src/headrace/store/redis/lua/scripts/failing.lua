@@ -2,7 +2,6 @@
 --
 -- ARGV[2..]  groups
 -- Answers    {now, {what is known of a group (see the file failing.lua beside this folder), or false, ...}}
---@include prelude
+--@include current
 
-check_format(call('HGET', META, 'format'))
 return { string.format('%.0f', now), read_many('HMGET', PREFIX .. 'failing', arguments(2)) }

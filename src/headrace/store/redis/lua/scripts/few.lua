@@ -4,9 +4,8 @@
 -- ARGV[3]  only jobs that arrived before this number
 -- ARGV[4..7]  which ones: see find.lua
 -- Answers  {1, arrival, id, task, ...}; {0} if there may be more than that
---@include find
+--@include current find
 
-check_format(call('HGET', META, 'format'))
 local AT_MOST, PLACES_AT_MOST = 2000, 500
 local ids, too_many = {}, false
 

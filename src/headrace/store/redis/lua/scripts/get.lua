@@ -2,9 +2,8 @@
 --
 -- ARGV[2...]  job ids
 -- Answers     for each an empty list, or what find.lua says about it
---@include find
+--@include current find
 
-check_format(call('HGET', META, 'format'))
 local ids = arguments(2)
 load_many(ids)
 local answer = {}

@@ -3,9 +3,8 @@
 -- ARGV[2]  job id
 -- Answers  {} or {record, name of the session that runs it, {entry, ...}, how many lines are kept}; entries d at, H what,
 --          I detail, H worker; the rest is an account of the run that ended
---@include plan
+--@include current plan
 
-check_format(call('HGET', META, 'format'))
 local job = find_job(ARGV[2])
 if not job then
   return {}

@@ -3,7 +3,6 @@
 -- ARGV[2]  queue
 -- ARGV[3]  key
 -- Answers  {}, or {key, limit, rate, per, 1 if it is a sequence, {ids of some jobs that run}, how many these are, front, how many are blocked, next start}
---@include admission
+--@include current admission
 
-check_format(call('HGET', META, 'format'))
 return lanes.describe(lanes.name(ARGV[2], ARGV[3]))

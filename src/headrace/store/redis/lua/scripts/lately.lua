@@ -7,9 +7,8 @@
 -- ARGV[5]  how many jobs to count, at most
 -- Answers  {the moment, where to go on ('': that was all), queue, slot, how many, ...}; of those that are gone 'c' (came) or 'e' (ended)
 --          and the queue, and some may come twice
---@include job arrivals
+--@include current job arrivals
 
-check_format(call('HGET', META, 'format'))
 local AT_ONCE, BLOCKS_AT_ONCE = 1000, 50
 local till, most, seen, met, tallies = tonumber(ARGV[3]) or now, tonumber(ARGV[5]), 0, 0, {}
 local last = math.floor(till / SLOT)

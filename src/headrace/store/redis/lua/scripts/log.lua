@@ -4,9 +4,8 @@
 -- ARGV[3...]  job ids
 -- Answers     for each 1, or 0 if there is no such job
 -- Fails       REFUSED
---@include acts
+--@include current acts
 
-check_format(call('HGET', META, 'format'))
 checks.text(ARGV[2], 'The line')
 return act_on(arguments(3), unless_full, function(job)
   local worker = ''

@@ -3,7 +3,6 @@
 -- ARGV[2]  'tags' or 'groups'
 -- ARGV[3]  how many at most
 -- Answers  {name, minus how many jobs, ...}, most first, then by name
---@include prelude
+--@include current
 
-check_format(call('HGET', META, 'format'))
 return call('ZRANGE', PREFIX .. ARGV[2], 0, ARGV[3] - 1, 'WITHSCORES')

@@ -4,9 +4,8 @@
 -- ARGV[3]  the queues, each once: H name
 -- Answers  how many there are
 -- Fails    REFUSED
---@include checks hungry
+--@include current checks hungry
 
-check_format(call('HGET', META, 'format'))
 local key, entries, at = patterns.list_key(ARGV[2]), {}, 1
 if not key or ARGV[2] ~= '[=' .. redis.sha1hex(ARGV[3]) then
   checks.refuse('A list of queues is called [= and the digest of its names.')

@@ -2,9 +2,8 @@
 --
 -- ARGV[2...4]  who, what, about what
 -- Answers      the number of the act
---@include checks
+--@include current checks
 
-check_format(call('HGET', META, 'format'))
 check_type(PREFIX .. 'audit', 'stream')
 for i = 2, 4 do
   checks.text(ARGV[i], 'A part of the note')

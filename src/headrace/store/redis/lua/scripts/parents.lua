@@ -4,9 +4,8 @@
 -- ARGV[3]  ids to add, 80 at most: H each
 -- Answers  H id of each job that it comes after; nil if there is no such job, or it does not wait
 -- Fails    CYCLE if it would wait for itself, REFUSED in a sequence
---@include admission
+--@include current admission
 
-check_format(call('HGET', META, 'format'))
 checks.names(ARGV[3], 'the ids to add')
 local job = find_job(ARGV[2])
 if not job or job.state == RUNNING or job.state >= DONE then

@@ -3,9 +3,8 @@
 -- ARGV[2]  queue
 -- ARGV[3]  how many at most
 -- Answers  {id, what find.lua says about it, ...}
---@include find take
+--@include current find take
 
-check_format(call('HGET', META, 'format'))
 local answer = {}
 for _, member in ipairs((head_of_line(ARGV[2], tonumber(ARGV[3])))) do
   local job = find_job(member:sub(13), ARGV[2])

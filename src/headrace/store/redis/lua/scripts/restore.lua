@@ -3,9 +3,8 @@
 -- ARGV[2]  for each job H id, d created, d due, I attempts, H crashes, d started, d finished (0: not), B state (0: it waits),
 --          B given (1 progress, 2 result, 4 error, 8 group; 16: it had a result), d progress, d of total, I result, I error, H group
 -- Answers  for each 1, or 0 if there is no such job, or it does not wait for its past
---@include acts
+--@include current acts
 
-check_format(call('HGET', META, 'format'))
 local function next_past(sent, at)
   local past, given = {}, nil
   past.id, past.created, past.due, past.attempts, past.crashes, past.started, past.finished, past.state, given, past.done,

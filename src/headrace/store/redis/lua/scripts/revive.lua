@@ -5,9 +5,8 @@
 -- ARGV[4...]  job ids
 -- Answers     for each 1 if it was one of these (and no other job has its unique key now), else 0; -1: call again with those. 'order':
 --             the arrival number of each, 0 where there is no job
---@include commit
+--@include current commit
 
-check_format(call('HGET', META, 'format'))
 local ids, arrivals, places, answer = arguments(4), {}, {}, {}
 load_many(ids)
 for i, id in ipairs(ids) do

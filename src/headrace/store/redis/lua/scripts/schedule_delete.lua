@@ -2,9 +2,8 @@
 --
 -- ARGV[2]  its name
 -- Answers  1 if it was there, else 0
---@include commit
+--@include current commit
 
-check_format(call('HGET', META, 'format'))
 if call('HEXISTS', schedules.key, ARGV[2]) == 0 then
   return 0
 end

@@ -5,9 +5,8 @@
 -- ARGV[4]  its record (see schedules.lua); version and created are set here
 -- Answers  1, or 0 if the version is another: nothing was changed then
 -- Fails    REFUSED
---@include commit
+--@include current commit
 
-check_format(call('HGET', META, 'format'))
 -- All that look at schedules read it.
 local function check(name, record)
   checks.text(name, 'The name of a schedule')

@@ -4,9 +4,8 @@
 -- ARGV[3]  page: after which name; ARGV[4] page and due: how many at most
 -- ARGV[3...]  named: the names
 -- Answers  {now, when the next one ticks or '', 1 if there are more, name, record, ...}
---@include admission
+--@include current admission
 
-check_format(call('HGET', META, 'format'))
 local names, more = {}, 0
 if ARGV[2] == 'named' then
   names = arguments(3)

@@ -4,9 +4,8 @@
 -- ARGV[3]  where to go on ('0' to begin)
 -- Answers  {where to go on ('': that was all), for each {info, opened, seen, how many leases, 1 if it is alive, id, its
 --          memory or '', 1 if it is asked to stop}}
---@include sessions
+--@include current sessions
 
-check_format(call('HGET', META, 'format'))
 local AT_ONCE = 500
 local found = call('ZRANGEBYSCORE', SESSIONS, '(' .. ARGV[3], '+inf', 'WITHSCORES', 'LIMIT', 0, AT_ONCE)
 local answer = { #found == 2 * AT_ONCE and found[#found] or '' }

@@ -5,9 +5,8 @@
 -- ARGV[3]  its queue, ARGV[4] its arrival number, as far as they are known where it was met; '' if not
 -- ARGV[5]  what to say about it: the error
 -- Answers  1, or 0 if there is nothing wrong with it (any more)
---@include commit queues
+--@include current commit queues
 
-check_format(call('HGET', META, 'format'))
 local id = ARGV[2]
 local record = call('HGET', JOB, id)
 

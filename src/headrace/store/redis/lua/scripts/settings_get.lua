@@ -1,7 +1,6 @@
 -- settings_get: what has been set.
 --
 -- Answers  {name, value, ...}
---@include settings
+--@include current settings
 
-check_format(call('HGET', META, 'format'))
 return numbers_in(SETTINGS)

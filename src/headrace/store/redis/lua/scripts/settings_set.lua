@@ -2,9 +2,8 @@
 --
 -- ARGV[2...]  name, value ('': the default), ...
 -- Answers     how many have been set
---@include settings wait
+--@include current settings wait
 
-check_format(call('HGET', META, 'format'))
 check_type(SETTINGS, 'hash')
 local ages = false
 local set, unset = {}, {}

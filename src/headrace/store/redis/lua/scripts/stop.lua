@@ -2,9 +2,8 @@
 --
 -- ARGV[2]  session id
 -- Answers  1, or 0 if no such session is open
---@include sessions
+--@include current sessions
 
-check_format(call('HGET', META, 'format'))
 local session = read_session(ARGV[2])
 if not session or session.closed then
   return 0

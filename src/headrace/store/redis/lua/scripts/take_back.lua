@@ -3,9 +3,8 @@
 -- ARGV[2]     '', or the queue whose line they go to
 -- ARGV[3...]  job ids
 -- Answers     for each 1, or 0 if it does not run
---@include acts
+--@include current acts
 
-check_format(call('HGET', META, 'format'))
 local to = ARGV[2] ~= '' and ARGV[2] or nil
 checks.text(to or '', 'The queue')
 return act_on(arguments(3), even_when_full, function(job)

@@ -5,9 +5,8 @@
 -- ARGV[4..7]  which ones: see find.lua
 -- ARGV[8]  how many are enough
 -- Answers  {the number to go on before ('': that was all), arrival, id, task, ...}
---@include find arrivals
+--@include current find arrivals
 
-check_format(call('HGET', META, 'format'))
 local AT_ONCE, BLOCKS_AT_ONCE = 500, 50
 local before, answer = tonumber(ARGV[3]), { '' }
 
