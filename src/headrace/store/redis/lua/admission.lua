@@ -196,7 +196,7 @@ local function remove(job)
       plan.large[kind .. job.id] = false
     end
     plan.more[job.id] = false
-    relations.write_parents(job.id, false)
+    set_field(AFTER, job.id, false)
     plan.gone[#plan.gone + 1] = PREFIX .. 'unmet:' .. job.id
     plan.gone[#plan.gone + 1] = PREFIX .. 'culprits:' .. job.id
     plan.gone[#plan.gone + 1] = PREFIX .. 'links:' .. job.id

@@ -118,11 +118,6 @@ do
     return purged, kept, looked_at, stays, freed + others
   end
 
-  local function note(field, value)
-    plan.fields[META] = plan.fields[META] or {}
-    plan.fields[META][field] = value
-  end
-
   -- Of the `given_up` oldest, so many at most, or so many that `enough` bytes are gone. Answers how many are gone, how many
   -- were looked at, and how many bytes are gone.
   purge = function(state, given_up, most, enough)
@@ -132,7 +127,7 @@ do
     local purged, kept, looked_at, _, freed = let_go(state, first, given_up, most, false, enough)
     local behind = first + looked_at < given_up and first + kept or 0
     if behind ~= before then
-      note(field, behind > 0 and string.format('%.0f', behind))
+      set_field(META, field, behind > 0 and string.format('%.0f', behind))
     end
     return purged, looked_at, freed
   end
@@ -154,7 +149,7 @@ do
       local gone, _, looked_behind, stays = let_go(DONE, first, surplus, most, true)
       noted = stays ~= nil and looked_behind == most
       if noted then
-        note('surplus', stays)
+        set_field(META, 'surplus', stays)
       end
       purged, looked_at = purged + gone, math.max(looked_at, looked_behind)
     end

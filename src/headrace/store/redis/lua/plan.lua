@@ -70,6 +70,12 @@ local function find_job(id, queue, arrival)
   return job
 end
 
+-- A field of a hash; false: removed.
+local function set_field(key, field, value)
+  plan.fields[key] = plan.fields[key] or {}
+  plan.fields[key][field] = value
+end
+
 -- Into one of the indexes that are in order of arrival (`tracked`, `state:<state>`, `tag:<tag>`, `group:<group>`, `schedule:<name>`), or out of it.
 local function index(name, job, inside)
   local members = plan.index[name]

@@ -54,13 +54,8 @@ makers[relations] = function()
     return table.concat(packed)
   end
 
-  function relations.write_parents(id, packed)
-    plan.fields[AFTER] = plan.fields[AFTER] or {}
-    plan.fields[AFTER][id] = packed
-  end
-
   function relations.keep_parents(job, more, packed, number)
-    relations.write_parents(job.id, number > 0 and packed)
+    set_field(AFTER, job.id, number > 0 and packed)
     more.after = number > 0 and number or nil
     keep_more(job, more)
   end
@@ -282,7 +277,7 @@ makers[relations] = function()
       sorted.at(relations.followers_of(job)).whole = true
     end
     if more.after or more.linking then
-      relations.write_parents(job.id, false)
+      set_field(AFTER, job.id, false)
       relations.forget(PREFIX .. 'unmet:' .. job.id)
       plan.lists[PREFIX .. 'links:' .. job.id] = nil
       plan.gone[#plan.gone + 1] = more.linking and PREFIX .. 'links:' .. job.id or nil

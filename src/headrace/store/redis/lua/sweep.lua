@@ -93,12 +93,12 @@ function sweep.keep_books()
   elseif bytes > 0 and number == 0 then
     history_memory.add(-bytes)
   end
-  plan.fields[META] = plan.fields[META] or {}
   if known[2] ~= bound then
-    plan.fields[META].history_memory = bound
+    set_field(META, 'history_memory', bound)
   end
   if known[3] and now - (tonumber(known[3]) or 0) > setting('failed-history') then
-    plan.fields[META].purged_early, plan.fields[META].purged_early_at = false, false
+    set_field(META, 'purged_early', false)
+    set_field(META, 'purged_early_at', false)
   end
   return bytes + (counts.ended_bytes or 0) - tonumber(bound)
 end
@@ -112,8 +112,8 @@ function sweep.make_room(over)
     if state == FAILED and gone > 0 then
       swept.purged_early = gone
       local before = tonumber(call('HGET', META, 'purged_early') or '') or 0
-      plan.fields[META].purged_early = string.format('%.0f', before + gone)
-      plan.fields[META].purged_early_at = string.format('%.0f', now)
+      set_field(META, 'purged_early', string.format('%.0f', before + gone))
+      set_field(META, 'purged_early_at', string.format('%.0f', now))
     end
     if over <= 0 then
       return
@@ -144,9 +144,6 @@ function sweep.ended(keep_done, keep_failed, keep_number)
     swept.more = 1 -- what is too old goes first
   elseif over > 0 then
     sweep.make_room(over)
-  end
-  if not next(plan.fields[META]) then
-    plan.fields[META] = nil
   end
 end
 

@@ -23,7 +23,7 @@ if act == 'block' then
   call('SREM', barring.lifting, task)
   return { is_blocked and 0 or 1, 0 }
 elseif act == 'unblock' and is_blocked then
-  plan.fields[barring.key] = { [task] = false }
+  set_field(barring.key, task, false)
   append(plan.held_in, barring.lifting, task)
   commit(even_when_full)
   return { 1, 1 }

@@ -88,7 +88,7 @@ end
 local function arrives_anew()
   local number = last_arrival() + 1
   local block = math.floor(number / BLOCK)
-  plan.fields[META] = { jobs = string.format('%.0f', number) }
+  set_field(META, 'jobs', string.format('%.0f', number))
   plan.lists[PREFIX .. 'block:' .. string.format('%.0f', block)] = { push = { pack('>Hc0', #id, id) } }
   plan.sorted_in[ARRIVALS] = { block, string.format('%.0f', block) }
   return number
