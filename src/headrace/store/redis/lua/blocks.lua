@@ -5,17 +5,9 @@
 makers[barring] = function()
   barring.key, barring.lifting, barring.known = PREFIX .. 'blocked', PREFIX .. 'lifting', {}
 
-  function barring.task_of(job)
-    local good, _, task = pcall(unpack_from, '>Hc0Hc0', job.put)
-    if not good then
-      fail_damaged(job.id, job.queue, job.arrival)
-    end
-    return task
-  end
-
   -- Whether a job can't be handed out.
   function barring.stops(job)
-    local task = barring.task_of(job)
+    local task = task_of(job)
     if barring.known[task] == nil then
       barring.known[task] = call('HGET', barring.key, task) ~= false
     end
@@ -38,7 +30,7 @@ makers[barring] = function()
 
   -- A job that was taken out of the line of its queue waits, with its own due time.
   function barring.bar(job)
-    local more, task = more_of(job), barring.task_of(job)
+    local more, task = more_of(job), task_of(job)
     job.due = lanes.own_due(job)
     lanes.leave(job)
     block(job)

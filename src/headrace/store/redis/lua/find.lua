@@ -1,8 +1,7 @@
 -- Finding jobs, and what there is to say about one.
 --@include plan
 
--- What there is to say about a job: {record, 1 if it has its unique key, name of the session that runs it, kind, value, ...} with
--- the values kept in large (kinds b body, d data, r result, e error) in more (m) and in after (a).
+-- The name of the session with a number; '' if it is gone.
 local runners = {}
 
 local function runner(number)
@@ -13,6 +12,8 @@ local function runner(number)
   return runners[number]
 end
 
+-- What there is to say about a job: {record, 1 if it has its unique key, name of the session that runs it, kind, value, ...} with
+-- the values kept in large (kinds b body, d data, r result, e error) in more (m) and in after (a).
 local function describe(job)
   local id, key = job.id, key_of(job)
   local holder = key and holder_of(key)
@@ -50,10 +51,7 @@ local function fits(job)
   if not (ARGV[4] == '' or ARGV[4]:find(job.state, 1, true)) or not (ARGV[5] == '' or ARGV[5] == '=' .. job.queue) then
     return nil
   end
-  local good, _, task = pcall(unpack_from, '>Hc0Hc0', job.put)
-  if not good then
-    fail_damaged(job.id, job.queue, job.arrival)
-  end
+  local task = task_of(job)
   if ARGV[6] ~= '' and ARGV[6] ~= '=' .. task then
     return nil
   end

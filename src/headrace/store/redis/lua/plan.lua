@@ -125,6 +125,14 @@ local function session_of(number)
   return call('ZRANGEBYSCORE', SESSIONS, number, number, 'LIMIT', 0, 1)[1]
 end
 
+local function task_of(job)
+  local good, _, task = pcall(unpack_from, '>Hc0Hc0', job.put)
+  if not good then
+    fail_damaged(job.id, job.queue, job.arrival)
+  end
+  return task
+end
+
 local function key_of(job)
   if band(job.flags, HAS_KEY) == 0 then
     return nil

@@ -62,7 +62,7 @@ local function queue_running()
   return answer
 end
 
-local task = barring.task_of(job)
+local task = task_of(job)
 
 local function listeners()
   local names = {}

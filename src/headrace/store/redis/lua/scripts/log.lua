@@ -4,14 +4,13 @@
 -- ARGV[3...]  job ids
 -- Answers     for each 1, or 0 if there is no such job
 -- Fails       REFUSED
---@include current acts
+--@include current acts find
 
 checks.text(ARGV[2], 'The line')
 return act_on(arguments(3), unless_full, function(job)
   local worker = ''
   if job.state == RUNNING then
-    local holder = session_of(job.session)
-    worker = holder and call('HGET', PREFIX .. 'session:' .. holder, 'name') or ''
+    worker = runner(job.session)
   elseif job.state >= DONE then
     remember_end(job)
   end
