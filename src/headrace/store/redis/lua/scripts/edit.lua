@@ -39,9 +39,7 @@ return act_on(arguments(11), unless_full, function(job)
     local more = more_of(job)
     more.expires = expires
     keep_more(job, more)
-    if more_of(job).expires then
-      expiring.begin(job, lanes.own_due(job))
-    end
+    expiring.begin(job, lanes.own_due(job))
   end
   remember(job, now, 'edited', ARGV[10], '')
   happened(job, 'edited', ARGV[10])

@@ -17,9 +17,7 @@ for i = 1, #found, 2 do
   if #record >= HEAD_SIZE and record:byte(1) <= CANCELLED then
     local arrival = unpack_from('>I6', record, ARRIVAL_AT)
     for _, index in ipairs({ 'ordered', INDEXES[record:byte(1)] }) do
-      enter[index] = enter[index] or {}
-      table.insert(enter[index], arrival)
-      table.insert(enter[index], id)
+      append(enter, index, arrival, id)
     end
   end
 end

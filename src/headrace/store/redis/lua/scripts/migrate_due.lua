@@ -22,9 +22,7 @@ for i, id in ipairs(ids) do
     -- One that cannot be read is set aside when its time comes.
     local good, job = pcall(parse, id, records[i])
     local queue = good and job.queue or '(unknown)'
-    moved[queue] = moved[queue] or {}
-    table.insert(moved[queue], found[2 * i])
-    table.insert(moved[queue], members[i])
+    append(moved, queue, found[2 * i], members[i])
     check_type(PREFIX .. 'due:' .. queue, 'zset')
   end
 end

@@ -33,7 +33,7 @@ if state and #record >= 19 then
   due = unpack_from('>I6', record, DUE_AT)
 end
 if state and #record >= HEAD_SIZE then
-  created = unpack_from('>I6', record, 20)
+  created = unpack_from('>I6', record, CREATED_AT)
   arrival = arrival or unpack_from('>I6', record, ARRIVAL_AT)
   arrival = arrival <= last_arrival() and arrival or nil
 end
