@@ -7,7 +7,7 @@
 --@include admission
 
 makers[schedules] = function()
-  schedules.key, schedules.names, schedules.ticks = PREFIX .. 'schedules', PREFIX .. 'schedule_names', PREFIX .. 'ticks'
+  schedules.key, schedules.names = PREFIX .. 'schedules', PREFIX .. 'schedule_names'
   schedules.FORMAT = '>IBBI6I6III6I6I6Hc0Hc0Ic0Ic0'
   schedules.PAUSED, schedules.NEXT, schedules.LAST_TICK, schedules.STARTED = 1, 2, 4, 8
   schedules.FINISHED, schedules.DATA, schedules.FOLLOWS, schedules.CARRY = 16, 32, 64, 128
@@ -80,8 +80,8 @@ makers[schedules] = function()
   function schedules.check()
     check_type(schedules.key, 'hash')
     check_type(schedules.names, 'zset')
-    check_type(schedules.ticks, 'zset')
-    local head = call('ZRANGE', schedules.ticks, 0, 0, 'WITHSCORES')[2]
+    check_type(TICKS, 'zset')
+    local head = call('ZRANGE', TICKS, 0, 0, 'WITHSCORES')[2]
     if plan.earliest_tick and (not head or plan.earliest_tick < tonumber(head)) then
       plan.news[plan.earliest_tick_queue] = 16
     end
@@ -97,9 +97,9 @@ makers[schedules] = function()
         call('ZREM', schedules.names, name)
       end
       if record and band(record.flags, schedules.NEXT + schedules.PAUSED) == schedules.NEXT then
-        call('ZADD', schedules.ticks, record.next, name)
+        call('ZADD', TICKS, record.next, name)
       else
-        call('ZREM', schedules.ticks, name)
+        call('ZREM', TICKS, name)
       end
     end
   end

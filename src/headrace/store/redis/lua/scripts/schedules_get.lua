@@ -14,7 +14,7 @@ else
   if ARGV[2] == 'page' then
     names = call('ZRANGEBYLEX', schedules.names, '(' .. ARGV[3], '+', 'LIMIT', 0, limit + 1)
   else
-    names = call('ZRANGEBYSCORE', schedules.ticks, '-inf', now, 'LIMIT', 0, limit + 1)
+    names = call('ZRANGEBYSCORE', TICKS, '-inf', now, 'LIMIT', 0, limit + 1)
   end
   if #names > limit then
     names[limit + 1], more = nil, 1

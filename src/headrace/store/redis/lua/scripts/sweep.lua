@@ -21,7 +21,7 @@ local again = math.floor(every * math.max(1, math.min(total / ASKERS, SELDOM)))
 local last = every > 0 and tonumber(known[2] or '')
 local set_back = last and last > steady -- the server's clock
 if last and not set_back and steady < last + every then
-  local tick = call('ZRANGE', PREFIX .. 'ticks', 0, 0, 'WITHSCORES')[2]
+  local tick = call('ZRANGE', TICKS, 0, 0, 'WITHSCORES')[2]
   return { 0, 0, 0, 0, tick and math.max(0, tonumber(tick) - now) or -1, 0, again }
 end
 --@include sweep

@@ -35,7 +35,7 @@ local function admit(job, record)
   return true
 end
 
-check_type(schedules.ticks, 'zset')
+check_type(TICKS, 'zset')
 count_arrivals()
 local done, changed = {}, false
 while at <= #batch do
@@ -72,5 +72,5 @@ local worked = work_off()
 if changed or worked then
   commit(keep_arrivals())
 end
-local head = call('ZRANGE', schedules.ticks, 0, 0, 'WITHSCORES')[2]
+local head = call('ZRANGE', TICKS, 0, 0, 'WITHSCORES')[2]
 return { string.format('%.0f', now), head and string.format('%.0f', tonumber(head)) or '', table.concat(done) }

@@ -21,7 +21,7 @@ if walk.stopped or walk.cut then
   return { 1, 0 } -- perhaps: an exchange goes on looking where this has stopped
 end
 local ahead = -1
-for _, key in ipairs({ DUE, PREFIX .. 'ticks' }) do
+for _, key in ipairs({ DUE, TICKS }) do
   local head = call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]
   local left = head and math.max(0, tonumber(head) - now)
   ahead = left and (ahead < 0 or left < ahead) and left or ahead
