@@ -41,12 +41,12 @@ local function leave_state(job)
     if not plan.fresh[job.id] or not withdraw(plan.ended_in[state], job.id) then
       append(plan.ended_out, state, job.id)
     end
-    if state > DONE then
-      index(state == FAILED and 'state:failed' or 'state:cancelled', job, false)
-    end
     if state == FAILED then
+      index('state:failed', job, false)
       index('group:' .. story_of(job).group, job, false)
       stats.count(job.queue, job.finished, 'failed', -1)
+    elseif state == CANCELLED then
+      index('state:cancelled', job, false)
     end
   else
     index('state:blocked', job, false)
@@ -127,22 +127,23 @@ local function finish(job, state, finished)
   job.state = state
   job.finished = math.max(finished, 1)
   job.flags = with(job.flags, RUN)
+  local group = state == FAILED and story_of(job).group
   if sudden then
     -- It has run before: that run must not be taken for the one that ended so.
-    remember(job, job.finished, state == FAILED and 'failed' or 'cancelled', state == FAILED and story_of(job).group or '', '')
+    remember(job, job.finished, group and 'failed' or 'cancelled', group or '', '')
   end
   append(plan.ended_in, state, job.finished, job.id)
   plan.fresh[job.id] = true
   count(job.queue, state, 1)
-  if state > DONE then
-    index(state == FAILED and 'state:failed' or 'state:cancelled', job, true)
-  end
-  if state == FAILED then
-    index('group:' .. story_of(job).group, job, true)
+  if group then
+    index('state:failed', job, true)
+    index('group:' .. group, job, true)
     stats.count(job.queue, job.finished, 'failures')
-    failing.note(story_of(job).group, job.finished)
+    failing.note(group, job.finished)
     stats.count(job.queue, job.finished, 'failed')
-  elseif state == DONE then
+  elseif state == CANCELLED then
+    index('state:cancelled', job, true)
+  else
     fold(job.queue, job.due, job.started, job.finished)
   end
   plan.ended[#plan.ended + 1] = job.id
@@ -190,11 +191,9 @@ local function remove(job)
   if band(job.flags, HISTORY) ~= 0 then
     plan.gone[#plan.gone + 1] = PREFIX .. 'history:' .. job.id
   end
-  if is_set_aside(job) then
+  local set_aside = is_set_aside(job)
+  if set_aside then
     -- Its flags do not say any more what else there is of it.
-    for _, kind in ipairs({ 'b:', 'd:', 'r:', 'e:' }) do
-      plan.large[kind .. job.id] = false
-    end
     plan.more[job.id] = false
     set_field(AFTER, job.id, false)
     plan.gone[#plan.gone + 1] = PREFIX .. 'unmet:' .. job.id
@@ -221,10 +220,10 @@ local function remove(job)
     end
     plan.more[job.id] = false
   end
-  if band(job.flags, LARGE_BODY) ~= 0 then
+  if set_aside or band(job.flags, LARGE_BODY) ~= 0 then
     plan.large['b:' .. job.id] = false
   end
-  if band(job.flags, STORY) ~= 0 and band(job.story:byte(1), 7) ~= 0 then
+  if set_aside or band(job.flags, STORY) ~= 0 and band(job.story:byte(1), 7) ~= 0 then
     for _, kind in ipairs({ 'd:', 'r:', 'e:' }) do
       plan.large[kind .. job.id] = false
     end
