@@ -17,8 +17,3 @@ local function act_on(ids, first, act)
   end
   return answer
 end
-
--- A first write that takes memory: a full server refuses it, and with it all the others.
-local function unless_full()
-  call('HSET', META, 'format', '2')
-end

@@ -2,6 +2,11 @@
 -- of which can fail: what they are done to has been checked, and a write to a full or read-only server fails the first time.
 --@include history
 
+-- A first write that takes memory: a full server refuses it, and with it all the others.
+local function unless_full()
+  call('HSET', META, 'format', '2')
+end
+
 local commit
 do -- only `commit` itself is a name outside: a script may have 200
 

@@ -19,27 +19,22 @@ local function describe(job)
   local holder = key and holder_of(key)
   story_of(job) -- or it is damaged
   local entry = { serialize(job), holder and holder.id == id and 1 or 0, job.state == RUNNING and runner(job.session) or '' }
-  local kinds = {}
-  if band(job.flags, LARGE_BODY) ~= 0 then
-    kinds[1] = 'b'
+  local function add(kind, value)
+    entry[#entry + 1] = kind
+    entry[#entry + 1] = value
   end
   local large = band(job.flags, STORY) ~= 0 and job.story:byte(1) or 0
-  for bit_, kind in pairs({ [1] = 'd', [2] = 'r', [4] = 'e' }) do
-    if band(large, bit_) ~= 0 then
-      kinds[#kinds + 1] = kind
+  local is_large = { b = band(job.flags, LARGE_BODY), d = band(large, 1), r = band(large, 2), e = band(large, 4) }
+  for _, kind in ipairs({ 'b', 'd', 'r', 'e' }) do
+    if is_large[kind] ~= 0 then
+      add(kind, call('HGET', LARGE, kind .. ':' .. id))
     end
   end
-  for _, kind in ipairs(kinds) do
-    entry[#entry + 1] = kind
-    entry[#entry + 1] = call('HGET', LARGE, kind .. ':' .. id)
-  end
   if band(job.flags, MORE) ~= 0 then
-    entry[#entry + 1] = 'm'
-    entry[#entry + 1] = packed_more(id)
+    add('m', packed_more(id))
     local after = call('HGET', AFTER, id)
     if after then
-      entry[#entry + 1] = 'a'
-      entry[#entry + 1] = after
+      add('a', after)
     end
   end
   return entry

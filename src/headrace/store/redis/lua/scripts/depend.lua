@@ -9,7 +9,7 @@
 -- Answers     1; 0 if there is no such job, or it does not wait; 2 if it comes after others by now than ARGV[3] says
 -- Fails       CYCLE if it would wait for itself, REFUSED in a sequence. (If they come in several arguments ids to add are not looked
 --             at here: `parents` looks at each)
---@include current acts
+--@include current commit
 
 -- The answer is the error with which the job has to fail, or nil.
 local function change_parents(job, number, changes)

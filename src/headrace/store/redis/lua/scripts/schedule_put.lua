@@ -29,7 +29,5 @@ check(name, record)
 record.version = known and known.version or 0
 record.created = known and known.created or now
 schedules.keep(record)
-commit(function()
-  call('HSET', META, 'format', '2')
-end)
+commit(unless_full)
 return 1

@@ -3,7 +3,7 @@
 -- ARGV[2]  msgpack list: ids, tags to remove, tags to add, and true, false or nil (as it is) for being tracked
 -- Answers  for each 1 if it is there, else 0
 -- Fails    REFUSED
---@include current acts
+--@include current commit
 
 local good, said = pcall(cmsgpack.unpack, ARGV[2])
 local ids, remove_, add, tracked = unpack(good and type(said) == 'table' and said or {}, 1, 4)

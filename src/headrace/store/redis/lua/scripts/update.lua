@@ -5,7 +5,7 @@
 -- ARGV[4]  its new data
 -- Answers  1, 0 if it has other data, or -1 if there is no such job
 -- Fails    REFUSED
---@include current acts
+--@include current commit
 
 if not ARGV[4] or ARGV[4] == '' then
   checks.refuse('The new data is empty.')
