@@ -23,7 +23,7 @@ class Finder:
     def __init__(self, place: Place, connect: Callable[[Address], Any]) -> None:
         self.place = place
         self.owner: Address | None = None
-        """The node of a cluster that has our slot, as far as we were told."""
+        """The node of a cluster that has our slot, as far as we were told. None: anyone may know."""
         self._connect = connect
 
     def candidates(self) -> list[Address | None]:
@@ -34,14 +34,6 @@ class Finder:
             return [self._ask_sentinels()]
         nodes = random.sample(self.place.addresses, len(self.place.addresses))
         return [*([] if self.owner is None else [self.owner]), *(node for node in nodes if node != self.owner)]
-
-    def moved(self, address: Address) -> None:
-        """A node of the cluster says who owns our slot."""
-        self.owner = address
-
-    def lost(self) -> None:
-        """The owner does not answer: ask anyone."""
-        self.owner = None
 
     def _ask_sentinels(self) -> Address:
         """The first that knows a primary is believed."""
@@ -89,7 +81,7 @@ class Search:
         self._errors.append(error)
         if redirected is not None:
             _, owner = redirected
-            self._finder.moved(owner)
+            self._finder.owner = owner
             self._left = [address for address in self._left if address != owner]
             if owner not in self._tried:
                 self._left.insert(0, owner)
@@ -98,7 +90,7 @@ class Search:
 
     def found(self, address: Address | None) -> None:
         if self._finder.place.kind == "cluster" and address is not None:
-            self._finder.moved(address)
+            self._finder.owner = address
 
 
 def _complaint(error: Exception) -> str:

@@ -327,9 +327,9 @@ class Driver:
             if kind == "ASK":
                 journey.asking = address
             else:
-                self.opener.finder.moved(address)
+                self.opener.finder.owner = address
         elif isinstance(error, (*BROKEN, Replica)):
-            self.opener.finder.lost()
+            self.opener.finder.owner = None
 
     def diagnose(self, error: BaseException) -> Trouble:
         """What to tell a user about an exception of redis-py's."""
