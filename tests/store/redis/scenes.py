@@ -59,7 +59,7 @@ LISTED = (*(f"tenant {number}" for number in range(150)), "crowd", "default")
 def list_of_queues(store: RedisStore) -> Script[None]:
     """What keeps a long list of queues at the server."""
     (token,) = store.driver.lists.shortened(LISTED)
-    return store.driver.lists.keep(UnknownList(token), set())
+    return store.driver.lists.keep(UnknownList(token))
 
 
 Request = Callable[[], Operation[object]]
@@ -374,7 +374,7 @@ class Crowd(Scene):
             "blocks": store.blocks,
             "lane": lambda: store.lane("crowd", "l"),
             "peek": lambda: store.peek("default", 10),
-            "set_aside": lambda: troubles.set_aside(DamagedJob(f"{b'damaged'.hex()},,"), set(), store.keys.prefix),
+            "set_aside": lambda: troubles.set_aside(DamagedJob(f"{b'damaged'.hex()},,"), store.keys.prefix),
             "circumstances": lambda: store.circumstances("limited 2"),
         }
 

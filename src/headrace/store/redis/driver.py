@@ -150,15 +150,12 @@ class Driver:
             answer = self._run(step)
 
     def _run(self, script: Script[T]) -> T:
-        met: set[bytes] = set()
-        sent: set[str] = set()
+        met: set[bytes | str] = set()
         while True:
             try:
                 return self._travel(script)
-            except DamagedJob as damaged:
-                self._travel(troubles.set_aside(damaged, met, self.keys.prefix))
-            except UnknownList as unknown:
-                self._travel(self.lists.keep(unknown, sent))
+            except (DamagedJob, UnknownList) as trouble:
+                self._travel(self._remedy(trouble, met))
 
     def _travel(self, script: Script[T]) -> T:
         journey = self._journey(script)
@@ -167,7 +164,6 @@ class Driver:
                 reply = self._once(script, journey)
             except Exception as error:
                 self._learn(error, journey)
-                journey.known = self.opener.known
                 if answer_of(error).startswith("WRONGTYPE"):
                     raise self._wrong_type() from error
                 pause, hang_up = journey.stumble(error)
@@ -247,15 +243,12 @@ class Driver:
             answer = await self._arun(step)
 
     async def _arun(self, script: Script[T]) -> T:
-        met: set[bytes] = set()
-        sent: set[str] = set()
+        met: set[bytes | str] = set()
         while True:
             try:
                 return await self._atravel(script)
-            except DamagedJob as damaged:
-                await self._atravel(troubles.set_aside(damaged, met, self.keys.prefix))
-            except UnknownList as unknown:
-                await self._atravel(self.lists.keep(unknown, sent))
+            except (DamagedJob, UnknownList) as trouble:
+                await self._atravel(self._remedy(trouble, met))
 
     async def _atravel(self, script: Script[T]) -> T:
         journey = self._journey(script)
@@ -265,7 +258,6 @@ class Driver:
                 reply = await self._aonce(shelf, script, journey)
             except Exception as error:
                 self._learn(error, journey)
-                journey.known = self.opener.known
                 if answer_of(error).startswith("WRONGTYPE"):
                     raise await asyncio.to_thread(self._wrong_type) from error
                 pause, hang_up = journey.stumble(error)
@@ -321,7 +313,8 @@ class Driver:
     # -- trouble --
 
     def _learn(self, error: Exception, journey: Journey) -> None:
-        """Where our keys live may have changed."""
+        """The server may have been reached, and where our keys live may have changed."""
+        journey.known = self.opener.known
         if redirected := redirection(error):
             kind, address = redirected
             if kind == "ASK":
@@ -330,6 +323,16 @@ class Driver:
                 self.opener.finder.owner = address
         elif isinstance(error, (*BROKEN, Replica)):
             self.opener.finder.owner = None
+
+    def _remedy(self, trouble: DamagedJob | UnknownList, met: set[bytes | str]) -> Script[None]:
+        """What to do before a request is made again. What it has `met` before that did not help against."""
+        what = trouble.id if isinstance(trouble, DamagedJob) else trouble.token
+        if what in met:
+            raise trouble
+        met.add(what)
+        if isinstance(trouble, DamagedJob):
+            return troubles.set_aside(trouble, self.keys.prefix)
+        return self.lists.keep(trouble)
 
     def diagnose(self, error: BaseException) -> Trouble:
         """What to tell a user about an exception of redis-py's."""

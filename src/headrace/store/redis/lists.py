@@ -50,13 +50,9 @@ class Lists:
             self._places = {name: i for i, name in enumerate(names)}
         return (self._token if place == 0 else f"{self._token}@{place}",)
 
-    def keep(self, unknown: UnknownList, met: set[str]) -> Script[None]:
-        """Send a list that the server does not know.
-
-        `met`: those that this request has met before. If it is among them, sending it did not help.
-        """
+    def keep(self, unknown: UnknownList) -> Script[None]:
+        """Send a list that the server does not know."""
         names = self._names.get(unknown.token)
-        if names is None or unknown.token in met:
+        if names is None:
             raise unknown
-        met.add(unknown.token)
         return Script("names", (unknown.token.encode(), requests.names(names)), lambda reply, _: None)

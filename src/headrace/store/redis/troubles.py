@@ -167,14 +167,8 @@ def diagnose(error: BaseException, where: str) -> Trouble:
     return Trouble(StoreError(f"{where}: {text or type(error).__name__}"), False, True)
 
 
-def set_aside(job: DamagedJob, met: set[bytes], prefix: str) -> Script[None]:
-    """Let it fail in the group of the damaged.
-
-    `met`: those that this request has met before. If it is among them, setting it aside did not help.
-    """
-    if job.id in met:
-        raise job
-    met.add(job.id)
+def set_aside(job: DamagedJob, prefix: str) -> Script[None]:
+    """Let it fail in the group of the damaged."""
 
     def read(reply: int, _: bool) -> None:
         if reply:
