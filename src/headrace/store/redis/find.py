@@ -5,7 +5,7 @@ And for sessions, from the first to the last.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -18,25 +18,30 @@ from headrace.store.redis.operation import Reply, Script
 from headrace.store.redis.requests import as_named
 from headrace.values.glob import matcher
 
-Get = Callable[[list[str]], Script[list[Snapshot | None]]]
 Looking = Generator[Script[Any], Any, Page]
 
 STEPS = 20
 """Along an index: how many steps one look takes at most; if they do not fill a page, it is cut short."""
 
-
 INDEXED = (State.BLOCKED, State.FAILED, State.CANCELLED)
 """The states whose jobs are in an index in order of arrival."""
 
 
-def find(wanted: Filter, get: Get) -> Looking:
+def get(ids: Sequence[str]) -> Script[list[Snapshot | None]]:
+    def read(reply: Reply, _: bool) -> list[Snapshot | None]:
+        return [records.described(job_id, entry) if entry else None for job_id, entry in zip(ids, reply, strict=True)]
+
+    return Script("get", tuple(map(as_named, ids)), read)
+
+
+def find(wanted: Filter) -> Looking:
     """Newest put first."""
     index = _index(wanted)
     if index is None and (wanted.worker is not None or wanted.states):
         few = yield from _few(wanted)
         if few is not None:
-            return (yield from _newest(few, wanted, get))
-    return (yield from _along(index or "arrivals", wanted, get))
+            return (yield from _newest(few, wanted))
+    return (yield from _along(index or "arrivals", wanted))
 
 
 def _index(wanted: Filter) -> str | None:
@@ -82,7 +87,7 @@ def _begin(wanted: Filter) -> int:
     return int(wanted.after) if wanted.after is not None else 2**52
 
 
-def _along(index: str, wanted: Filter, get: Get) -> Looking:
+def _along(index: str, wanted: Filter) -> Looking:
     jobs: list[Snapshot] = []
     before = _begin(wanted)
     for _ in range(STEPS):
@@ -119,7 +124,7 @@ def _few(wanted: Filter) -> Generator[Script[Any], Any, dict[str, int] | None]:
     return found
 
 
-def _newest(few: dict[str, int], wanted: Filter, get: Get) -> Looking:
+def _newest(few: dict[str, int], wanted: Filter) -> Looking:
     newest = sorted(few, key=lambda job_id: -few[job_id])
     page = newest[: wanted.limit]
     jobs = yield get(page)

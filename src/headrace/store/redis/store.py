@@ -53,7 +53,6 @@ from headrace.store.redis.keys import Keys
 from headrace.store.redis.layout import PUT_AT_ONCE, STATES
 from headrace.store.redis.operation import Reply, Script, Steps
 from headrace.store.redis.records import name, text
-from headrace.store.redis.requests import as_named
 from headrace.store.settings import checked
 from headrace.store.throughput import Throughput
 from headrace.values.clock import Clock, SystemClock
@@ -151,10 +150,10 @@ class RedisStore(OnRedis, RedisAudit, RedisBlocks):
         return put.special(jobs)
 
     def get(self, ids: Sequence[str]) -> Operation[list[Snapshot | None]]:
-        return _get(ids)
+        return find.get(ids)
 
     def find(self, wanted: Filter) -> Operation[Page]:
-        return Steps(lambda: find.find(wanted, _get))
+        return Steps(lambda: find.find(wanted))
 
     def counts(self) -> Operation[list[Counts]]:
         return Steps(_count)
@@ -422,13 +421,6 @@ _RIGHTS = Script[list[str]]("rights", (), lambda reply, _: list(map(text, reply)
 def _control(act: str, queue: str, by: str) -> Script[bool]:
     arguments = (act.encode(), queue.encode(), by.encode())
     return Script("control", arguments, lambda reply, _: bool(reply), repeatable=False)
-
-
-def _get(ids: Sequence[str]) -> Script[list[Snapshot | None]]:
-    def read(reply: Reply, _: bool) -> list[Snapshot | None]:
-        return [records.described(job_id, entry) if entry else None for job_id, entry in zip(ids, reply, strict=True)]
-
-    return Script("get", tuple(as_named(job_id) for job_id in ids), read)
 
 
 def _count() -> Generator[Script[Any], Any, list[Counts]]:
