@@ -90,7 +90,7 @@ _NO_STORY = Story()
 _NOTHING: Mapping[bytes, bytes] = {}
 
 
-class _Reader:
+class Reader:
     """Walks through bytes that are preceded by their lengths."""
 
     __slots__ = ("at", "record")
@@ -151,7 +151,7 @@ def lease(job_id: bytes, record: bytes, large: Mapping[bytes, bytes] = _NOTHING)
 def broken_lease(job_id: bytes, record: bytes, problem: str) -> Lease:
     """The lease of a job that cannot be run, as its record cannot be read."""
     _, flags, token, attempts, crashes, *_, arrival_high, arrival, priority, max_crashes, _ = _HEAD.unpack_from(record)
-    reader = _Reader(record, 63 if flags & RUN else 41)
+    reader = Reader(record, 63 if flags & RUN else 41)
     try:
         queue, task = text(reader.short()), text(reader.short())
     except StructError:  # it was cut off even before these
@@ -178,7 +178,7 @@ def snapshot(
         finished |= finished_high << 32
         at += _RUN.size
     end = at + length
-    reader = _Reader(record, at)
+    reader = Reader(record, at)
     queue, task = reader.short(), reader.short()
     options = reader.long() if flags & OPTIONS else None
     key = reader.short() if flags & UNIQUE else None
@@ -208,7 +208,7 @@ def _parents(values: Mapping[bytes, bytes]) -> tuple[str, ...]:
 
 def pieces(packed: bytes) -> Iterator[bytes]:
     """Names that are packed together, each for itself, with its length before it."""
-    reader, begins = _Reader(packed, 0), 0
+    reader, begins = Reader(packed, 0), 0
     while begins < len(packed):
         reader.short()
         yield packed[begins : reader.at]
@@ -225,7 +225,7 @@ def _shown(values: Mapping[bytes, bytes]) -> tuple[More, tuple[str, ...]]:
 
 def _story(record: bytes, at: int, flags: int, large: Mapping[bytes, bytes]) -> Story:
     elsewhere = record[at]
-    reader = _Reader(record, at + 1)
+    reader = Reader(record, at + 1)
     worker, group = reader.short(), reader.short()
     data, result, error = reader.long(), reader.long(), reader.long()
     done, total, deferred_high, deferred = _STORY_END.unpack_from(record, reader.at)
@@ -294,7 +294,7 @@ def happening(entry: bytes) -> EventRecord | None:
     """An entry of the stream of events; None for one that is not ours."""
     try:
         (at,) = _TIME.unpack_from(entry)
-        reader = _Reader(entry, _TIME.size)
+        reader = Reader(entry, _TIME.size)
         what, job_id, task, queue, worker = (text(reader.short()) for _ in range(5))
         detail = reader.short().decode(errors="ignore")  # may have been cut in the middle of a character
         return EventRecord(int(at), what, job_id, task, queue, worker, detail, entry[reader.at] == 1)
@@ -305,6 +305,6 @@ def happening(entry: bytes) -> EventRecord | None:
 def event(entry: bytes) -> HistoryRecord:
     """A line of a job's history."""
     (at,) = _TIME.unpack_from(entry)
-    reader = _Reader(entry, _TIME.size)
+    reader = Reader(entry, _TIME.size)
     what, detail, worker = reader.short(), reader.long(), reader.short()
     return HistoryRecord(int(at), text(what), text(detail), text(worker), entry[reader.at :] or None)

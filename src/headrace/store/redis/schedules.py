@@ -13,6 +13,7 @@ from headrace.policies import Overlap
 from headrace.records import Definition, ScheduleRecord, Tick
 from headrace.store.facets import ScheduleLook, Ticked
 from headrace.store.redis.operation import Reply, Script
+from headrace.store.redis.records import Reader
 from headrace.store.redis.records import name as named
 from headrace.store.redis.requests import as_named, new_job
 
@@ -22,8 +23,8 @@ OVERLAPS = (Overlap.ALLOW, Overlap.SKIP, Overlap.QUEUE, Overlap.REPLACE)
 # Times take six bytes, which Python writes and reads as two and four.
 _HEAD = Struct(">IBBHIHIIIHIHIHI")
 _TICK = Struct(">IBddH").pack
-_SHORT = Struct(">H")
-_LONG = Struct(">I")
+_SHORT = Struct(">H").pack
+_LONG = Struct(">I").pack
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Definition).decode
@@ -50,8 +51,8 @@ def pack(record: ScheduleRecord) -> bytes:
     data, encoded = record.data or b"", _encode(definition)
     return b"".join(
         (
-            head, _SHORT.pack(len(last_job)), last_job, _SHORT.pack(len(queue)), queue, _LONG.pack(len(data)), data,
-            _LONG.pack(len(encoded)), encoded,
+            head, _SHORT(len(last_job)), last_job, _SHORT(len(queue)), queue, _LONG(len(data)), data,
+            _LONG(len(encoded)), encoded,
         )
     )  # fmt: skip
 
@@ -62,12 +63,8 @@ def unpack(name: str, packed: bytes) -> ScheduleRecord:
             version, flags, _, created_high, created, next_high, next_, runs, _, tick_high, tick, started_high, started,
             finished_high, finished,
         ) = _HEAD.unpack_from(packed)  # fmt: skip
-        at = _HEAD.size
-        last_job, at = _text(packed, at, _SHORT)
-        _, at = _text(packed, at, _SHORT)
-        data, at = _text(packed, at, _LONG)
-        encoded, _ = _text(packed, at, _LONG)
-        definition = _decode(encoded)
+        reader = Reader(packed, _HEAD.size)
+        last_job, _, data, definition = reader.short(), reader.short(), reader.long(), _decode(reader.long())
     except (ValueError, IndexError, msgspec.MsgspecError, struct_error) as error:
         raise StoreCorrupt(f"The schedule {name!r} cannot be read ({error}). Delete it, and store it again.") from error
     return ScheduleRecord(
@@ -93,12 +90,6 @@ def _unpack_some(name: str, packed: bytes) -> ScheduleRecord:
 
 def _six(value: int | None) -> tuple[int, int]:
     return (value or 0) >> 32, (value or 0) & 0xFFFF_FFFF
-
-
-def _text(packed: bytes, at: int, length: Struct) -> tuple[bytes, int]:
-    start = at + length.size
-    end = start + length.unpack_from(packed, at)[0]
-    return packed[start:end], end
 
 
 # -- requests ----------------------------------------------------------------------------------------
@@ -137,4 +128,4 @@ def _tick(tick: Tick) -> bytes:
     name = as_named(tick.name)
     given = (tick.last_tick is not None) | (tick.next is not None) << 1
     head = _TICK(tick.version, given, tick.last_tick or 0, tick.next or 0, len(tick.jobs))
-    return b"".join((_SHORT.pack(len(name)), name, head, *map(new_job, tick.jobs)))
+    return b"".join((_SHORT(len(name)), name, head, *map(new_job, tick.jobs)))
