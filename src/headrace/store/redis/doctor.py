@@ -27,10 +27,10 @@ class Settings:
             answer = _ask(driver, "CONFIG", "GET", name)
             if answer is None:
                 break
-            self.config.update(zip(map(_text, answer[::2]), map(_text, answer[1::2]), strict=True))
+            self.config.update(zip(map(bytes.decode, answer[::2]), map(bytes.decode, answer[1::2]), strict=True))
         self.info: dict[str, str] = {}
         for section in ("persistence", "memory", "server", "stats"):
-            lines = (line.partition(":") for line in _text(_ask(driver, "INFO", section) or b"").splitlines())
+            lines = (line.partition(":") for line in (_ask(driver, "INFO", section) or b"").decode().splitlines())
             self.info.update((name, value) for name, colon, value in lines if colon)
         self.ahead = _ahead(driver)
         self.deaf = _ask(driver, "PUBLISH", driver.keys.wake(""), "") is None
@@ -160,7 +160,3 @@ def _ahead(driver: Driver) -> float:
     if answer is None:
         return 0.0
     return clocks.ahead(int(answer[0]) + int(answer[1]) / 1e6, before, after)
-
-
-def _text(value: bytes | str) -> str:
-    return value.decode() if isinstance(value, bytes) else value
