@@ -8,7 +8,7 @@ from typing import Any
 from headrace.store.auditing import Act
 from headrace.store.contract import Operation
 from headrace.store.redis.operation import Script
-from headrace.store.redis.records import text
+from headrace.store.redis.records import pairs, text
 
 
 class RedisAudit:
@@ -24,5 +24,5 @@ class RedisAudit:
 
 def _act(entry: Sequence[Any]) -> Act:
     number, flat = entry
-    said = {text(name): text(value) for name, value in zip(flat[::2], flat[1::2], strict=True)}
+    said = {text(name): text(value) for name, value in pairs(flat)}
     return Act(text(number), int(said["at"]), said["who"], said["what"], said["about"])

@@ -54,6 +54,11 @@ def name(value: bytes) -> str:
     return value.decode(errors="surrogateescape")
 
 
+def pairs(flat: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
+    """Names and values, or the like, that come one after the other in a list."""
+    return zip(flat[::2], flat[1::2], strict=True)
+
+
 class Story(NamedTuple):
     """What became of a job so far."""
 
@@ -244,7 +249,7 @@ def _story(record: bytes, at: int, flags: int, large: Mapping[bytes, bytes]) -> 
 def described(job_id: str, entry: Sequence[Any]) -> Snapshot:
     """A job, from what lua/find.lua says about it."""
     record, has_key, runner, *large = entry
-    return snapshot(job_id, record, bool(has_key), runner, dict(zip(large[::2], large[1::2], strict=True)))
+    return snapshot(job_id, record, bool(has_key), runner, dict(pairs(large)))
 
 
 def renewal(reply: Sequence[Any], ids: Sequence[str]) -> Renewal:
@@ -256,7 +261,7 @@ def renewal(reply: Sequence[Any], ids: Sequence[str]) -> Renewal:
         [job_id for code, job_id in zip(codes, ids, strict=True) if code == 1],
         [job_id for code, job_id in zip(codes, ids, strict=True) if code == 2],
         strays=[(int(ref), int(token), name(job_id)) for ref, token, job_id in threes],
-        data={ids[place - 1]: data for place, data in zip(updated[::2], updated[1::2], strict=True)},
+        data={ids[place - 1]: data for place, data in pairs(updated)},
         stop=bool(stop),
     )
 
@@ -264,7 +269,7 @@ def renewal(reply: Sequence[Any], ids: Sequence[str]) -> Renewal:
 def controls(said: Sequence[Any]) -> list[QueueControl]:
     """What somebody has said about queues, by name: the fields and values of {ns}:control."""
     queues: dict[str, dict[str, Any]] = {}
-    for field, value in zip(said[::2], said[1::2], strict=True):
+    for field, value in pairs(said):
         about = queues.setdefault(text(field[1:]), {})
         if field[:1] == b"l":
             about["limit"] = int(value)

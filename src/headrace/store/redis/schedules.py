@@ -13,7 +13,7 @@ from headrace.policies import Overlap
 from headrace.records import Definition, ScheduleRecord, Tick
 from headrace.store.facets import ScheduleLook, Ticked
 from headrace.store.redis.operation import Reply, Script
-from headrace.store.redis.records import Reader
+from headrace.store.redis.records import Reader, pairs
 from headrace.store.redis.records import name as named
 from headrace.store.redis.requests import as_named, new_job
 
@@ -109,7 +109,7 @@ def look(what: str, *arguments: str) -> Script[ScheduleLook]:
     def read(reply: Reply, _: bool) -> ScheduleLook:
         now, tick, more, *found = reply
         read = unpack if what == "named" else _unpack_some
-        records = [read(named(name), packed) for name, packed in zip(found[::2], found[1::2], strict=True)]
+        records = [read(named(name), packed) for name, packed in pairs(found)]
         next_tick = int(tick) if tick and what == "due" else None
         return ScheduleLook(now=int(now), records=records, more=bool(more), next_tick=next_tick)
 

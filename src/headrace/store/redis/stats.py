@@ -11,7 +11,7 @@ from headrace.store.facets import DayStats, FailureTimes, Tally
 from headrace.store.failing import recent
 from headrace.store.redis.layout import LATEST
 from headrace.store.redis.operation import Reply, Script
-from headrace.store.redis.records import text
+from headrace.store.redis.records import pairs, text
 from headrace.store.throughput import Row, Throughput, throughput_of
 
 _FIRST_AND_LAST, _HOUR = Struct(">dd"), Struct(">II")
@@ -22,7 +22,7 @@ def of_day(queue: str, day: int) -> Script[DayStats]:
         fields, first_kept, first_with_buckets = reply
         if day < first_kept:
             return DayStats(queue=queue, day=day)
-        summed = {field.decode(): float(value) for field, value in zip(fields[::2], fields[1::2], strict=True)}
+        summed = {field.decode(): float(value) for field, value in pairs(fields)}
         return DayStats(
             queue=queue,
             day=day,
@@ -72,7 +72,7 @@ def most(what: str, limit: int) -> Script[list[tuple[str, int]]]:
     """The most used tags, or the groups with the most failures."""
 
     def read(reply: Reply, _: bool) -> list[tuple[str, int]]:
-        return [(text(word), -int(number)) for word, number in zip(reply[::2], reply[1::2], strict=True)]
+        return [(text(word), -int(number)) for word, number in pairs(reply)]
 
     return Script("most", (what.encode(), b"%d" % limit), read)
 

@@ -52,7 +52,7 @@ from headrace.store.redis.blocks import RedisBlocks
 from headrace.store.redis.keys import Keys
 from headrace.store.redis.layout import PUT_AT_ONCE, STATES
 from headrace.store.redis.operation import Reply, Script, Steps
-from headrace.store.redis.records import name, text
+from headrace.store.redis.records import name, pairs, text
 from headrace.store.settings import checked
 from headrace.store.throughput import Throughput
 from headrace.values.clock import Clock, SystemClock
@@ -180,11 +180,7 @@ class RedisStore(OnRedis, RedisAudit, RedisBlocks):
         return edit.tag(ids, (), (), on)
 
     def settings(self) -> Operation[dict[str, int]]:
-        return Script(
-            "settings_get",
-            (),
-            lambda reply, _: {text(n): int(float(value)) for n, value in zip(reply[::2], reply[1::2], strict=True)},
-        )
+        return Script("settings_get", (), lambda reply, _: {text(n): int(float(value)) for n, value in pairs(reply)})
 
     def set_settings(self, changes: dict[str, int | None]) -> Operation[None]:
         flat: list[bytes] = []
@@ -404,9 +400,7 @@ class RedisStore(OnRedis, RedisAudit, RedisBlocks):
 
     def peek(self, queue: str, limit: int = 50) -> Operation[list[Snapshot]]:
         def read(reply: Reply, _: bool) -> list[Snapshot]:
-            return [
-                records.described(name(job_id), entry) for job_id, entry in zip(reply[::2], reply[1::2], strict=True)
-            ]
+            return [records.described(name(job_id), entry) for job_id, entry in pairs(reply)]
 
         return Script("peek", (queue.encode(), b"%d" % limit), read)
 
@@ -428,7 +422,7 @@ def _count() -> Generator[Script[Any], Any, list[Counts]]:
     cursor = b"0"
     while True:
         cursor, *found = yield Script("counts", (cursor,), lambda reply, _: reply)
-        for field, number in zip(found[::2], found[1::2], strict=True):
+        for field, number in pairs(found):
             queue = queues.setdefault(text(field[1:]), {})
             queue[STATES[int(field[:1])]] = int(number)
         if cursor == b"0":

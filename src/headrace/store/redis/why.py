@@ -10,7 +10,7 @@ from headrace.store.redis import records
 from headrace.store.redis.blocks import read_block
 from headrace.store.redis.layout import STATES
 from headrace.store.redis.operation import Reply, Script
-from headrace.store.redis.records import name, text
+from headrace.store.redis.records import name, pairs, text
 from headrace.store.redis.requests import as_named
 
 
@@ -27,14 +27,10 @@ def _circumstances(job: Snapshot, reply: Reply) -> Circumstances:
     return Circumstances(
         now=int(now),
         job=job,
-        waits_for=tuple(
-            (name(parent), STATES[state]) for parent, state in zip(parents[::2], parents[1::2], strict=True)
-        ),
+        waits_for=tuple((name(parent), STATES[state]) for parent, state in pairs(parents)),
         unmet=unmet,
         control=next(iter(records.controls(said)), None),
-        queue_running=tuple(
-            (name(other), text(worker)) for other, worker in zip(running[::2], running[1::2], strict=True)
-        ),
+        queue_running=tuple((name(other), text(worker)) for other, worker in pairs(running)),
         queue_runs=runs,
         lane=records.lane(job.queue, lane),
         ahead=ahead if ahead >= 0 else None,
