@@ -19,13 +19,6 @@ from importlib import resources
 
 from headrace.store.redis.layout import LUA
 
-TRANSITIONS = (
-    "admit", "audit", "block", "blocks", "cancel", "circumstances", "close", "control", "controls", "counts", "delete",
-    "depend", "durations", "edit", "events", "exchange", "failing", "few", "get", "history", "lane", "lately", "log",
-    "most", "names", "note", "open", "parents", "peek", "put", "put_plain", "renew", "report", "restore", "revive",
-    "rights", "schedule_delete", "schedule_put", "schedules_get", "sessions", "set_aside", "settings_get",
-    "settings_set", "stage", "stop", "sweep", "tag", "tick", "take_back", "update", "wait", "walk", "watch",
-)  # fmt: skip
 MIGRATION = (
     "migrate_begin", "migrate_parents", "migrate_lanes", "migrate_statistics", "migrate_due",
     "migrate_arrivals", "migrate_blocks", "migrate_end",
