@@ -51,17 +51,15 @@ do -- only these are names outside: a script may have 200
 -- One outcome of a job that has anything special.
 local function settle_other(session, verdicts, i, id, arrival, token, outcome)
   local job = find_job(id, nil, arrival)
-  if holds(session, job, arrival, token) then
-    local is_changed = outcome.base and value_of(job, story_of(job), 'data') ~= outcome.base
-    verdicts[i] = is_changed and V_CHANGED or V_OK
-    if not is_changed then
-      end_run(session, job, outcome)
-    end
-  elseif job and job.state ~= RUNNING and job.token == token and job.arrival == arrival
-    and job.session == session.number then
-    verdicts[i] = V_ALREADY
-  else
+  if not job or job.token ~= token or job.arrival ~= arrival or job.session ~= session.number then
     verdicts[i] = V_STALE
+  elseif job.state ~= RUNNING then
+    verdicts[i] = V_ALREADY
+  elseif outcome.base and value_of(job, story_of(job), 'data') ~= outcome.base then
+    verdicts[i] = V_CHANGED
+  else
+    verdicts[i] = V_OK
+    end_run(session, job, outcome)
   end
 end
 
