@@ -26,27 +26,24 @@ makers[patterns] = function()
     return patterns.known[list][name]
   end
 
+  -- {place, name} each, from the place `start` on. (No list is longer than LONG_LIST.)
+  function patterns.put_in_order(entries, start)
+    table.sort(entries, function(a, b)
+      return (a[1] - start) % LONG_LIST < (b[1] - start) % LONG_LIST
+    end)
+  end
+
   -- The names of a list that are in a sorted set of queues with a score up to `upto`, in their order from the place `start` on,
   -- {place, name} each. From the smaller side: that of the queues, if they are few. Else it goes through the list, until it has
   -- found `most`. Also whether these are all.
   function patterns.listed_in(key, queues, upto, start, most)
-    local before, found = {}, {}
+    local found = {}
     if call('ZCARD', queues) <= patterns.FEW then
       local due = call('ZRANGEBYSCORE', queues, '-inf', upto)
-      local places = read_many('ZMSCORE', key, due)
-      for i, name in ipairs(due) do
-        local place = places[i] and tonumber(places[i])
-        local list = place and (place < start and before or found) or {}
-        list[#list + 1] = { place, name }
+      for i, place in ipairs(read_many('ZMSCORE', key, due)) do
+        found[#found + 1] = place and { tonumber(place), due[i] } or nil
       end
-      for _, list in ipairs({ before, found }) do
-        table.sort(list, function(a, b)
-          return a[1] < b[1]
-        end)
-      end
-      for _, entry in ipairs(before) do
-        found[#found + 1] = entry
-      end
+      patterns.put_in_order(found, start)
       return found, true
     end
     local total, passed = call('ZCARD', key), 0

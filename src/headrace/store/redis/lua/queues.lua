@@ -110,6 +110,7 @@ makers[queues] = function()
   -- the place `start` on. `cut`: there are more than the `most` that were chosen.
   function queues.meant_by(names, most, from, start)
     local listed, filled, emptied = {}, nil, nil
+    start = start or 0
     local walk = { queues = {}, by = {}, left = queues.LOOKED_AT_MOST, number = 0 }
     for _, name in ipairs(names) do
       walk.from = walk.from or from and from[1] == name and from or nil
@@ -166,21 +167,16 @@ makers[queues] = function()
 
     -- Those that the plan gives their first job stand among the others.
     local function look_in(name, key)
-      local chosen, all = patterns.listed_in(key, READY_QUEUES, 0, start or 0, most)
-      local total, last = call('ZCARD', key), chosen[#chosen]
-      local function from_start(entry)
-        return (entry[1] - (start or 0)) % total
-      end
+      local chosen, all = patterns.listed_in(key, READY_QUEUES, 0, start, most)
+      local last = chosen[#chosen]
       patterns.learn(name, filled)
       for _, queue in ipairs(filled) do
-        local entry = { patterns.place_in(name, queue), queue }
-        if entry[1] and (all or from_start(entry) < from_start(last)) then
-          chosen[#chosen + 1] = entry
+        local place = patterns.place_in(name, queue)
+        if place and (all or (place - start) % LONG_LIST < (last[1] - start) % LONG_LIST) then
+          chosen[#chosen + 1] = { place, queue }
         end
       end
-      table.sort(chosen, function(a, b)
-        return from_start(a) < from_start(b)
-      end)
+      patterns.put_in_order(chosen, start)
       for i, entry in ipairs(chosen) do
         chosen[i] = entry[2]
       end
