@@ -40,18 +40,19 @@ local function describe(job)
   return entry
 end
 
--- Whether a job is one that is looked for. ARGV[4] states, as digits ('': any); ARGV[5..7] queue, task, group: '' or '=' and
--- the name. Its task, if it is.
-local function fits(job)
-  if not (ARGV[4] == '' or ARGV[4]:find(job.state, 1, true)) or not (ARGV[5] == '' or ARGV[5] == '=' .. job.queue) then
-    return nil
+-- Adds arrival, id and task of a job to an answer, if it is one that is looked for. ARGV[3] is the number before which it arrived;
+-- ARGV[4] states, as digits ('': any); ARGV[5..7] queue, task, group: '' or '=' and the name.
+local function add_if_it_fits(answer, job, arrival)
+  if arrival >= tonumber(ARGV[3]) or not (ARGV[4] == '' or ARGV[4]:find(job.state, 1, true))
+    or not (ARGV[5] == '' or ARGV[5] == '=' .. job.queue) then
+    return
   end
   local task = task_of(job)
   if ARGV[6] ~= '' and ARGV[6] ~= '=' .. task then
-    return nil
+    return
   end
-  if ARGV[7] ~= '' and not (band(job.flags, HAS_GROUP) ~= 0 and ARGV[7] == '=' .. story_of(job).group) then
-    return nil
+  if ARGV[7] == '' or band(job.flags, HAS_GROUP) ~= 0 and ARGV[7] == '=' .. story_of(job).group then
+    local n = #answer
+    answer[n + 1], answer[n + 2], answer[n + 3] = string.format('%.0f', arrival), job.id, task
   end
-  return task
 end

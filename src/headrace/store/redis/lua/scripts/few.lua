@@ -1,8 +1,7 @@
 -- few: jobs of some states, or that sessions hold, in no order of use, if there are not too many of them to look at.
 --
 -- ARGV[2]  empty, or the session that holds them: then all of these are looked at
--- ARGV[3]  only jobs that arrived before this number
--- ARGV[4..7]  which ones: see find.lua
+-- ARGV[3..7]  which ones: see find.lua
 -- Answers  {1, arrival, id, task, ...}; {0} if there may be more than that
 --@include current find
 
@@ -63,14 +62,11 @@ if too_many then
   return { 0 }
 end
 load_many(ids)
-local before, answer = tonumber(ARGV[3]), { 1 }
+local answer = { 1 }
 for _, id in ipairs(ids) do
   local job = find_job(id)
-  local task = job and job.arrival < before and fits(job)
-  if task then
-    answer[#answer + 1] = string.format('%.0f', job.arrival)
-    answer[#answer + 1] = id
-    answer[#answer + 1] = task
+  if job then
+    add_if_it_fits(answer, job, job.arrival)
   end
 end
 return answer

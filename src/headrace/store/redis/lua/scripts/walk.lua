@@ -1,8 +1,7 @@
 -- walk: one bounded step through jobs in order of arrival, newest first.
 --
 -- ARGV[2]  the index: 'arrivals' (all jobs), 'tracked', 'tag:<tag>', 'schedule:<name>', 'group:<group>' or 'state:<state>'
--- ARGV[3]  only jobs that arrived before this number
--- ARGV[4..7]  which ones: see find.lua
+-- ARGV[3..7]  which ones: see find.lua
 -- ARGV[8]  how many are enough
 -- Answers  {the number to go on before ('': that was all), arrival, id, task, ...}
 --@include current find arrivals
@@ -18,13 +17,7 @@ local function look_at(id, arrival)
     return
   end
   local job = find_job(id, nil, arrival)
-  arrival = arrival or job.arrival
-  local task = arrival < before and fits(job)
-  if task then
-    answer[#answer + 1] = string.format('%.0f', arrival)
-    answer[#answer + 1] = id
-    answer[#answer + 1] = task
-  end
+  add_if_it_fits(answer, job, arrival or job.arrival)
 end
 
 if ARGV[2] ~= 'arrivals' then
