@@ -34,7 +34,6 @@ from headrace.store.redis.layout import (
 )
 
 _HEAD = Struct(python_format(HEAD))
-HEAD_SIZE = _HEAD.size
 _RUN = Struct(python_format(RUN_PART))
 _SHORT = Struct(">H")
 _LONG = Struct(">I")

@@ -32,7 +32,7 @@ function sweep.sessions(total, set_back)
       break
     end
     if not session or session.closed and not session.closing then
-      closed[#closed + 1] = { id = id, key = session_key(id), held = PREFIX .. 'held:' .. id, hungry = '', lost = true }
+      closed[#closed + 1] = { id = id, lost = true }
     else
       local ends, has_leases = session.seen + session.timeout, call('SCARD', session.held) > 0
       local forgotten_at = session.seen + math.max(session.timeout, SILENT)
