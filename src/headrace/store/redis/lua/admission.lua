@@ -110,7 +110,9 @@ local function wait_in_line(job)
     if more_of(job).expires then
       expiring.begin(job, job.due)
     end
-    if relations.hold(job) or has_lane(job) and lanes.hold(job) then
+    if relations.waits(job) then
+      return block(job)
+    elseif has_lane(job) and lanes.hold(job) then
       return
     end
   end
@@ -139,7 +141,7 @@ local function finish(job, state, finished)
     index('state:failed', job, true)
     index('group:' .. group, job, true)
     stats.count(job.queue, job.finished, 'failures')
-    failing.note(group, job.finished)
+    append(failing.times, group, job.finished)
     stats.count(job.queue, job.finished, 'failed')
   elseif state == CANCELLED then
     index('state:cancelled', job, true)

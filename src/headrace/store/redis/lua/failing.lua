@@ -2,13 +2,11 @@
 -- how many; {ns}:failing_last has the groups by their last failure. The arithmetic is that of headrace/store/failing.py.
 --@include prelude
 
-local failing = { key = PREFIX .. 'failing', last = PREFIX .. 'failing_last', times = {} }
+local failing = {
+  key = PREFIX .. 'failing', last = PREFIX .. 'failing_last',
+  times = {}, -- group -> when jobs have failed in this call
+}
 local HOUR, HOURS_KEPT = 3600000, 48
-
--- A job has failed.
-function failing.note(group, at)
-  append(failing.times, group, at)
-end
 
 -- What is known of a group: the first time, the last, and how many by hour. What another program has written counts as nothing.
 function failing.known(value)

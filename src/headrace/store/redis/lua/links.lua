@@ -70,8 +70,8 @@ makers[links] = function()
       if letter == 'r' or letter == 'd' and (not parent or parent.state >= DONE) then
         relations.part(job, id)
       end
-      if letter == 'r' then
-        relations.unfollow(job, id)
+      if parent and letter == 'r' then
+        sorted.remove(relations.followers_of(parent), job.id)
       elseif parent then
         relations.follow(job, parent)
       end

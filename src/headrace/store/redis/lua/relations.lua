@@ -117,13 +117,6 @@ makers[relations] = function()
     sorted.add(relations.followers_of(parent), child.arrival, child.id)
   end
 
-  function relations.unfollow(child, parent_id)
-    local parent = find_job(parent_id)
-    if parent then
-      sorted.remove(relations.followers_of(parent), child.id)
-    end
-  end
-
   -- Whether an ended job is kept for jobs that come after it: one that has not ended may ask for its result. Or for why it failed, if
   -- it waits for nothing any more: one that does may wait for the very end of this one. Those that have ended are forgotten, so many
   -- at a time.
@@ -219,15 +212,6 @@ makers[relations] = function()
     return more.joining or more.linking or more.after and relations.unmet_of(job.id).number > 0
   end
 
-  -- Blocked while it waits for others.
-  function relations.hold(job)
-    if not relations.waits(job) then
-      return false
-    end
-    block(job)
-    return true
-  end
-
   -- A blocked job waits for no other any more.
   function relations.release(job, more)
     unblock(job)
@@ -272,9 +256,10 @@ makers[relations] = function()
       relations.note(job, relations.REMOVED, more.precedes, true)
     end
     if more.followed then
-      plan.gone[#plan.gone + 1] = relations.followers_of(job)
-      sorted.known[relations.followers_of(job)] = nil
-      sorted.at(relations.followers_of(job)).whole = true
+      local key = relations.followers_of(job)
+      plan.gone[#plan.gone + 1] = key
+      sorted.known[key] = nil
+      sorted.at(key).whole = true
     end
     if more.after or more.linking then
       set_field(AFTER, job.id, false)
