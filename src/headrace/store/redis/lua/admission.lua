@@ -38,8 +38,8 @@ local function leave_state(job)
       append(plan.due_out, job.queue, member)
     end
   elseif state >= DONE then
-    if not plan.fresh[job.id] or not withdraw(plan.ended_in[state], job.id) then
-      append(plan.ended_out, state, job.id)
+    if not plan.fresh[job.id] or not withdraw(plan.sorted_in[ENDED[state]] or {}, job.id) then
+      append(plan.sorted_out, ENDED[state], job.id)
     end
     if state == FAILED then
       index('state:failed', job, false)
@@ -134,7 +134,7 @@ local function finish(job, state, finished)
     -- It has run before: that run must not be taken for the one that ended so.
     remember(job, job.finished, group and 'failed' or 'cancelled', group or '', '')
   end
-  append(plan.ended_in, state, job.finished, job.id)
+  append(plan.sorted_in, ENDED[state], job.finished, job.id)
   plan.fresh[job.id] = true
   count(job.queue, state, 1)
   if group then

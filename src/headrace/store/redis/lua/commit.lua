@@ -170,11 +170,6 @@ local function check_plan()
   check_all(plan.history, '', 'list')
   check_all(plan.due_in, PREFIX .. 'due:', 'zset')
   check_all(plan.due_out, PREFIX .. 'due:', 'zset')
-  for state, key in pairs(ENDED) do
-    if plan.ended_in[state][1] or plan.ended_out[state][1] then
-      check_type(key, 'zset')
-    end
-  end
   if next(plan.large) then
     check_type(LARGE, 'hash')
   end
@@ -219,7 +214,7 @@ local function changed_records()
   end
 end
 
--- The lines of queues, the sets of ended jobs, what sessions hold. Out before in: a job may leave a place and come back to it.
+-- The lines of queues, the heads of the sets of ended jobs, what sessions hold. Out before in: a job may leave a place and come back to it.
 local function write_places(left)
   for queue, number in pairs(plan.heads) do
     call('ZREMRANGEBYRANK', PREFIX .. 'line:' .. queue, 0, number - 1)
@@ -238,15 +233,11 @@ local function write_places(left)
   for state, number in pairs(plan.ended_heads) do
     call('ZREMRANGEBYRANK', ENDED[state], 0, number - 1)
   end
-  for state, key in pairs(ENDED) do
-    bulk('ZREM', key, plan.ended_out[state])
-    bulk('ZADD', key, plan.ended_in[state])
-  end
   bulk_all('SREM', '', plan.held_out)
   bulk_all('SADD', '', plan.held_in)
 end
 
--- What lanes, relations and the like keep by key.
+-- The sets of ended jobs, and what lanes, relations and the like keep by key.
 local function write_keys()
   bulk_all('ZREM', '', plan.sorted_out)
   bulk_all('ZADD', '', plan.sorted_in)

@@ -108,7 +108,7 @@ do
     else
       for i = 1, looked_at do
         if ids[i] then
-          append(plan.ended_out, state, ids[i])
+          append(plan.sorted_out, ENDED[state], ids[i])
         end
       end
     end

@@ -12,8 +12,6 @@ plan = {
   rows = {},      -- queue -> and how many from the head of the row
   due_in = {}, due_out = {}, -- queue -> list of score, member; list of members
   promoted = { number = 0, heads = {} }, -- queues of which some jobs fall due -> when the next one does, or false
-  ended_in = { [DONE] = {}, [FAILED] = {}, [CANCELLED] = {} },
-  ended_out = { [DONE] = {}, [FAILED] = {}, [CANCELLED] = {} },
   ended_heads = {}, -- state -> how many of the oldest leave
   held_in = {}, held_out = {}, -- key of a set -> ids
   sorted_in = {}, sorted_out = {}, -- key of a sorted set -> list of score, member; list of members

@@ -72,7 +72,7 @@ local function settle_all(session, settled, kept)
   settled = settled or settle_plain(session, ARGV[4], function(...)
     settle_other(session, ...)
   end)
-  local finished_in = plan.ended_in[DONE]
+  local finished_in = plan.sorted_in[ENDED[DONE]] or {}
   for i = 1, settled.number do
     local id = settled.done[i]
     finished_in[#finished_in + 1] = settled.scores[i]
@@ -81,6 +81,7 @@ local function settle_all(session, settled, kept)
     plan.ended[#plan.ended + 1] = id
   end
   if finished_in[1] then
+    plan.sorted_in[ENDED[DONE]] = finished_in
     local there, coming = call('ZCARD', ENDED[DONE]), #finished_in / 2
     types[ENDED[DONE]] = 'zset' -- or that would have failed
     local surplus, portion = beyond_kept(there, coming, kept or setting('jobs-history-count'))

@@ -97,8 +97,8 @@ end
 -- Out of wherever its state had it, as far as that is known.
 local function leave_places(job)
   if not state then
-    append(plan.ended_out, DONE, id)
-    append(plan.ended_out, CANCELLED, id)
+    append(plan.sorted_out, ENDED[DONE], id)
+    append(plan.sorted_out, ENDED[CANCELLED], id)
     index('state:cancelled', job, false)
     index('state:blocked', job, false)
   elseif job.state >= DONE then
@@ -107,7 +107,7 @@ local function leave_places(job)
       stats.count(queue, unpack_from('>I6', record, 58), 'failed', -1) -- it fails again, now
     end
     if job.state ~= FAILED then
-      append(plan.ended_out, job.state, id)
+      append(plan.sorted_out, ENDED[job.state], id)
       index('state:cancelled', job, false)
     end
   elseif job.state ~= RUNNING and queue ~= '' then
