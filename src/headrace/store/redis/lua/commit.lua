@@ -167,7 +167,6 @@ local function check_plan()
   check_all(plan.leave, PREFIX .. 'line:', 'zset')
   check_all(plan.held_in, '', 'set')
   check_all(plan.held_out, '', 'set')
-  check_all(plan.history, '', 'list')
   check_all(plan.due_in, PREFIX .. 'due:', 'zset')
   check_all(plan.due_out, PREFIX .. 'due:', 'zset')
   if next(plan.large) then
@@ -288,7 +287,7 @@ function commit(first)
   check_plan()
   note_earliest()
   changed_records()
-  local left, lines = entries_to_remove(), next(plan.history) and setting('max-job-history')
+  local left = entries_to_remove()
   local large, large_no_more = split(plan.large)
   local more, more_no_more = split(plan.more, cmsgpack.pack)
   local is_watched = plan.ended[1] and check_type(WATCHED, 'zset')
@@ -323,10 +322,6 @@ function commit(first)
   end
   bulk('HDEL', UNIQUE, plan.unique_out)
   bulk('HSET', UNIQUE, plan.unique_in)
-  for key, entries in pairs(plan.history) do
-    bulk('RPUSH', key, entries)
-    call('LTRIM', key, -lines, -1)
-  end
   tell_all(hungry, rung, is_watched)
 end
 

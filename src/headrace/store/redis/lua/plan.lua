@@ -24,7 +24,6 @@ plan = {
   arrivals = nil, -- the last arrival number, if jobs come
   schedules = {}, -- name -> a schedule as it will be, or false: removed
   unique_in = {}, unique_out = {},
-  history = {},   -- key -> list of entries
   gone = {},      -- whole keys to remove
   news = {},      -- queue -> how many sleepers to wake
   urgent = {},    -- queue -> the highest priority above 0 of what enters its line
@@ -95,15 +94,17 @@ end
 
 local function remember(job, at, what, detail, worker, account)
   job.flags = with(job.flags, HISTORY)
-  append(plan.history, PREFIX .. 'history:' .. job.id,
-    pack('>dHc0Ic0Hc0', at, #what, what, #detail, detail, #worker, worker) .. (account or ''))
+  local key = PREFIX .. 'history:' .. job.id
+  local list = plan.lists[key] or { push = {}, keep = setting('max-job-history') }
+  plan.lists[key] = list
+  list.push[#list.push + 1] = pack('>dHc0Ic0Hc0', at, #what, what, #detail, detail, #worker, worker) .. (account or '')
 end
 
 -- What was written last into a job's history; '' if nothing was. What was added from outside while no worker had the job does not
 -- count: the line before it does.
 local function last_line(job)
   local key = PREFIX .. 'history:' .. job.id
-  local lines, last, size = plan.history[key] or {}, -1, 1
+  local lines, last, size = plan.lists[key] and plan.lists[key].push or {}, -1, 1
   while true do
     for i = #lines, 1, -1 do
       local what, _, worker = unpack_from('>Hc0Ic0Hc0', lines[i], 9)
