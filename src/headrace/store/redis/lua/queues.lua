@@ -74,19 +74,13 @@ makers[queues] = function()
 
   -- {ns}:ready_queues is as it was: the queues that a plan gives their first ready job, by name, and those that lose their last.
   function queues.changed()
-    local fields, filled, emptied = {}, {}, {}
-    for field, by in pairs(counts) do
-      fields[#fields + 1] = by ~= 0 and field:byte() == READY_DIGIT and field or nil
+    local _, _, members, emptied_queues = changed_counts()
+    local filled, emptied = {}, {}
+    for i = 2, #members, 2 do
+      filled[#filled + 1] = members[i]
     end
-    local before = read_many('HMGET', META, fields)
-    for i, field in ipairs(fields) do
-      local number = before[i] and tonumber(before[i]) or 0
-      local after = number + counts[field]
-      if number <= 0 and after > 0 then
-        filled[#filled + 1] = field:sub(2)
-      elseif after <= 0 then
-        emptied[field:sub(2)] = true
-      end
+    for _, queue in ipairs(emptied_queues) do
+      emptied[queue] = true
     end
     table.sort(filled, queues.bytes_before)
     return filled, emptied
