@@ -284,8 +284,5 @@ local function hand_out(session, request, ids, from, slots)
     count(queue, READY, -number)
     count(queue, RUNNING, number)
   end
-  if given[1] then
-    plan.held_in[session.held] = given
-  end
   return given, numbers
 end

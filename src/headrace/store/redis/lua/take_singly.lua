@@ -149,9 +149,6 @@ makers[singly] = function()
         append(plan.enter, source.queue, entry[1], entry[2])
       end
     end
-    if given[1] then
-      plan.held_in[session.held] = given
-    end
     return given, sources
   end
 end

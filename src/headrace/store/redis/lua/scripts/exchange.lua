@@ -210,21 +210,23 @@ local function take_all(session, request, ask, special)
   end
   local from_where, left = ask.names, {}
   if special then
-    local before, asked = queues.left_by(session), nil
+    local before = queues.left_by(session)
     local walk = queues.meant_by(ask.names, ask.wanted + QUEUES_BESIDES, before.place, tonumber(ask.start))
     from_where = walk.queues
-    got.given, asked = singly.hand_out(session, request, from_where, ask.slots, ask.spare, ask.round_robin, ask.grace)
-    got.from = asked
+    got.given, got.from = singly.hand_out(session, request, from_where, ask.slots, ask.spare, ask.round_robin, ask.grace)
     if singly.failed then
       relations.work_off() -- it has failed jobs that others may come after
     end
     got.due = next_due()
-    left.place = queues.place_after(walk, asked, #got.given >= ask.slots)
+    left.place = queues.place_after(walk, got.from, #got.given >= ask.slots)
     left.news = walk.from and (before.news or queues.may_have_missed_news(session))
     plan.look_again = plan.look_again or left.place ~= nil or left.news or walk.cut
   elseif ask.wanted > 0 then
     local ids, from = choose(ask.names, ask.wanted, ask.round_robin)
     got.given, got.from = hand_out(session, request, ids, from, ask.slots)
+  end
+  if got.given[1] then
+    plan.held_in[session.held] = got.given
   end
   if #got.given < ask.slots then
     got.hungry = ask.names
