@@ -2,7 +2,7 @@
 --
 -- ARGV[2]  where to go on: an id of the stream, or empty to begin to listen
 -- ARGV[3]  how many events at most
--- Answers  {where to go on, 1 if there were others that are not kept any more, event (see prelude.lua), ...}
+-- Answers  {where to go on, 1 if there were others that are not kept any more, event (see wait.lua), ...}
 --@include current wait
 
 local LISTENS, SOON = 60000, 40000
