@@ -49,11 +49,6 @@ def _durations(jobs: Iterable[Times]) -> dict[tuple[str, int, int, int], int]:
     return numbers
 
 
-def count(tx: Transaction, queue: str, at: int, kind: int) -> None:
-    """A retry, or a failure."""
-    tx.execute("stat_add", (at // DAY, queue, kind, ALL, 1, 0.0, 0.0))
-
-
 def of_day(tx: Transaction, queue: str, day: int) -> DayStats:
     if day < first_day(tx, "stats-history"):
         return DayStats(queue=queue, day=day)
