@@ -105,7 +105,7 @@ def test_every_statement_finds_its_rows_by_an_index(store: SqliteStore, name: st
         ("next_tick", "COVERING INDEX schedule_next"),
         ("schedule_due", "INDEX schedule_next"),
         ("schedule_page", "(name>?)"),
-        ("recurring_of", "INTEGER PRIMARY KEY (rowid=?)"),
+        ("recurrences", "INTEGER PRIMARY KEY (rowid=?)"),
         ("ready_queues", "COVERING INDEX job_ready (queue>?)"),
         ("ready_line", "INDEX job_ready (queue=?)"),
         ("queue_running", "COVERING INDEX job_held (session=? AND queue=?)"),

@@ -13,7 +13,6 @@ from headrace.store.sql.codes import (
     CANCELLING,
     DROPPED,
     EXPIRES,
-    FAIL,
     HISTORY,
     LANED,
     LARGE_BODY,
@@ -21,50 +20,22 @@ from headrace.store.sql.codes import (
     READY,
     RECURRING,
     RESULT,
-    RUN,
     RUNNING,
     STATES,
     TAGGED,
     TRACKED,
     UNIQUE,
-    WAIT,
 )
 from headrace.store.sql.lanes import laned
-from headrace.store.sql.relation_rows import decode
+from headrace.store.sql.relation_rows import Relation
+from headrace.store.sql.relations import POLICIES
 from headrace.store.sql.transaction import Transaction
+from headrace.store.sql.working_set import Recurrence
+
+_POLICIES = {code: policy for policy, code in POLICIES.items()}
 
 
-class Placement(NamedTuple):
-    """Where a job is."""
-
-    seq: int
-    queue: str
-    state: int
-    flags: int
-
-
-def find_job(tx: Transaction, job_id: str) -> Placement | None:
-    return tx.maybe_row(Placement, "placement", (job_id,))
-
-
-class Recurrence(NamedTuple):
-    """The schedule of a job, and its tick."""
-
-    schedule: str
-    tick: int | None
-
-
-class _Related(NamedTuple):
-    """What a job comes after: ids, encoded, and a policy."""
-
-    parents: bytes
-    if_failed: int
-
-
-_POLICIES = {WAIT: IfFailed.WAIT, FAIL: IfFailed.FAIL, RUN: IfFailed.RUN}
-
-
-class _Found(NamedTuple):
+class Found(NamedTuple):
     """A job that was looked up, its row's number and flags."""
 
     seq: int
@@ -84,14 +55,14 @@ class StoredExpiry(NamedTuple):
         return Expiry(self.moment, self.patience)
 
 
-def _by_id(tx: Transaction, job_id: str) -> _Found | None:
+def by_id(tx: Transaction, job_id: str) -> Found | None:
     for row in tx.find("WHERE job.id = ?", (job_id,)):
         return _found(tx, *row)
     return None
 
 
 def get(tx: Transaction, ids: Sequence[str]) -> list[Snapshot | None]:
-    return [None if (found := _by_id(tx, job_id)) is None else found.snapshot for job_id in ids]
+    return [None if (found := by_id(tx, job_id)) is None else found.snapshot for job_id in ids]
 
 
 def _found(
@@ -100,14 +71,14 @@ def _found(
     crashes: int, max_crashes: int, token: int, worker: str | None, data: bytes | None, done: float | None,
     total: float | None, result: bytes | None, error: bytes | None, failure: str | None, flags: int,
     deferred_since: int | None,
-) -> _Found:  # fmt: skip
+) -> Found:  # fmt: skip
     """From the columns of the statement `snapshot`, in their order."""
     if flags & LARGE_BODY:
         body = large_value(tx, seq, BODY)
     if flags & LARGE_RESULT:
         result = large_value(tx, seq, RESULT)
-    recurrence = tx.row(Recurrence, "recurring_of", (seq,)) if flags & RECURRING else None
-    related = tx.row(_Related, "parents_of", (seq,)) if flags & AFTER else None
+    recurrence = tx.row(Recurrence, "recurrences", (tx.array([seq]),)) if flags & RECURRING else None
+    relation = tx.row(Relation, "relations_some", (tx.array([seq]),)) if flags & AFTER else None
     snapshot = Snapshot(
         id=job_id, task=task, queue=queue, state=STATES[state], priority=priority, body=body, options=options,
         created=created, due=due, started=started, finished=finished, attempts=attempts, crashes=crashes,
@@ -119,12 +90,12 @@ def _found(
         tracked=bool(flags & TRACKED),
         result_dropped=bool(flags & DROPPED),
         schedule=recurrence and recurrence.schedule, tick=recurrence and recurrence.tick,
-        after=() if related is None else decode(related.parents),
-        if_failed=IfFailed.FAIL if related is None else _POLICIES[related.if_failed],
+        after=() if relation is None else relation.ids,
+        if_failed=IfFailed.FAIL if relation is None else _POLICIES[relation.if_failed],
         lane=laned(tx, seq).definition if flags & LANED else None,
         expires=tx.row(StoredExpiry, "expiry_get", (seq,)).definition if flags & EXPIRES else None,
     )  # fmt: skip
-    return _Found(seq, flags, snapshot)
+    return Found(seq, flags, snapshot)
 
 
 def large_value(tx: Transaction, seq: int, kind: int) -> bytes:
@@ -133,8 +104,8 @@ def large_value(tx: Transaction, seq: int, kind: int) -> bytes:
 
 def has_ended(tx: Transaction, job_id: str) -> bool:
     """Has a job reached a final state, or gone?"""
-    job = find_job(tx, job_id)
-    return job is None or STATES[job.state].final
+    state = tx.maybe_value("state_of", (job_id,))
+    return state is None or STATES[state].final
 
 
 LOOKED_AT = 20_000
@@ -220,7 +191,7 @@ def counts(tx: Transaction) -> list[Counts]:
 
 
 def history(tx: Transaction, job_id: str) -> list[HistoryRecord]:
-    found = _by_id(tx, job_id)
+    found = by_id(tx, job_id)
     if found is None:
         return []
     recorded = tx.rows("history_of", (found.seq,)) if found.flags & HISTORY else []

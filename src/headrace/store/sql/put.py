@@ -27,7 +27,7 @@ from headrace.store.sql.codes import (
     TAGGED,
     UNIQUE,
 )
-from headrace.store.sql.sessions import live_listeners
+from headrace.store.sql.sessions import listeners
 from headrace.store.sql.transaction import EVERYONE, INLINE, Transaction, is_plain, plain_row
 from headrace.store.sql.working_set import Job, Recurrence, WorkingSet
 
@@ -108,7 +108,7 @@ def _note_work(tx: Transaction, jobs: Sequence[NewJob]) -> None:
 
 def roll_call(tx: Transaction, jobs: Sequence[NewJob]) -> None:
     for queue, task in {(job.queue, job.task) for job in jobs if job.require_worker}:
-        if not live_listeners(tx, queue, task):
+        if not listeners(tx, queue, task):
             raise NoWorkers(f"No live worker listens to queue {queue!r} and knows task {task!r}. Nothing was enqueued.")
 
 

@@ -213,9 +213,10 @@ def _is_dead(tx: Transaction, session_id: str, timeout: int, seen: int) -> bool:
     return run_out(tx, seen, timeout) or tx.guards.visibly_dead(session_id)
 
 
-def live_listeners(tx: Transaction, queue: str, task: str) -> bool:
-    """Whether a live worker serves this queue and knows this task."""
-    return any(
-        session.alive and any_fits(session.info.queues, queue) and task in session.info.tasks
+def listeners(tx: Transaction, queue: str, task: str) -> list[str]:
+    """The names of the live workers that serve this queue and know this task."""
+    return [
+        session.info.name
         for session in sessions(tx)
-    )
+        if session.alive and any_fits(session.info.queues, queue) and task in session.info.tasks
+    ]

@@ -27,9 +27,9 @@ SELECT tag, jobs FROM tag_count ORDER BY jobs DESC, tag LIMIT ?1
 -- How many jobs have failed of what, most first.
 SELECT coalesce(failure, ''), count(*) FROM job WHERE state = {FAILED} GROUP BY failure ORDER BY 2 DESC, 1 LIMIT ?1
 
--- name: placement
--- Where a job is.
-SELECT seq, queue, state, flags FROM job WHERE id = ?1
+-- name: state_of
+-- The state of a job.
+SELECT state FROM job WHERE id = ?1
 
 -- name: seqs
 -- The rows of jobs, by their ids.
@@ -40,11 +40,3 @@ SELECT seq, id FROM job WHERE id IN (SELECT value FROM json_each(?1/*text*/))
 SELECT unique_key.key, job.id
 FROM unique_key JOIN job ON job.seq = unique_key.job
 WHERE unique_key.key IN (SELECT value FROM json_each(?1/*text*/))
-
--- name: recurring_of
--- The schedule of a job, and its tick.
-SELECT schedule, tick FROM recurring WHERE job = ?1
-
--- name: parents_of
--- What a job comes after, and what it does if one of these fails.
-SELECT parents, if_failed FROM relation WHERE job = ?1
