@@ -372,7 +372,7 @@ def test_sweeps_finish_what_the_closer_of_a_session_has_left(
 ) -> None:
     holding(store, 500)
     with monkeypatch.context() as dying:
-        dying.setattr(sweep, "give_back", lambda *_: [])  # after its first transaction
+        dying.setattr(sessions, "go_on", lambda *_: [])  # after its first transaction
         assert len(store.run(store.close_session("holds many", crashed=None))) == 100
     with pytest.raises(SessionGone):
         store.run(store.renew("holds many"))

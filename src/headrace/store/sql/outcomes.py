@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
-from headrace.records import Charge, Kind, Outcome, Ref, Report, Verdict
+from headrace.records import Charge, Kind, Outcome, Ref, Report, Token, Verdict
 from headrace.store import limits
 from headrace.store.history import LINES
 from headrace.store.sql import admission, lanes, relations
@@ -32,7 +32,6 @@ from headrace.store.sql.codes import (
     SPARE,
     UPDATED,
 )
-from headrace.store.sql.sessions import Lease
 from headrace.store.sql.transaction import EVERYONE, INLINE, Session, Transaction, done_values, run_values
 from headrace.store.sql.working_set import Job, WorkingSet
 
@@ -282,19 +281,31 @@ def set_body(work: WorkingSet, job: Job, body: bytes) -> None:
         work.write("blob_delete", job.seq, BODY)
 
 
-def take_away(tx: Transaction, session: Session, leases: Sequence[tuple[Lease, bool]], lost: bool) -> None:
-    """What happens to jobs whose session ends: as if it had settled them, and their tokens move on."""
+class Lease(NamedTuple):
+    """A job that a session holds."""
+
+    ref: Ref
+    token: Token
+    id: str
+    flags: int
+
+
+def take_away(tx: Transaction, session: Session, leases: Sequence[Lease], crashed: Collection[Ref] | None) -> None:
+    """What happens to jobs whose session ends: as if it had settled them, and their tokens move on.
+
+    `crashed`: those that are charged. None: the session was lost, and all that it had started are.
+    """
     holder = Holder(session.seq, session.name)
     outcomes = [
         Outcome(ref=lease.ref, token=lease.token, id=lease.id, kind=Kind.CRASHED, note="its worker died")
-        if crashed
+        if (not lease.flags & SPARE if crashed is None else lease.ref in crashed)
         else Outcome(ref=lease.ref, token=lease.token, id=lease.id, kind=Kind.RELEASED)
-        for lease, crashed in leases
+        for lease in leases
     ]
     with WorkingSet(tx) as work:
         load(work, outcomes)
         for outcome in outcomes:
-            if lost:
+            if crashed is None:
                 work.happened(work.job(outcome.ref), "lost", worker=holder.name)
             settle(work, holder, outcome, 0)
             work.job(outcome.ref).token += 1

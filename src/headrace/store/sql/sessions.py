@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -11,7 +11,8 @@ import msgspec
 from headrace.errors import SessionGone
 from headrace.records import Ref, Renewal, SessionInfo, SessionSnapshot, Token, decode_session_info
 from headrace.store.limits import MOST_STRAYS, UPDATES_TOLD
-from headrace.store.sql.codes import ALL, CANCELLING, SPARE, UPDATED
+from headrace.store.sql.codes import ALL, CANCELLING, UPDATED
+from headrace.store.sql.outcomes import Lease, take_away
 from headrace.store.sql.transaction import Session, Transaction, find_session, is_silent, run_out
 from headrace.values.glob import any_fits
 
@@ -84,15 +85,6 @@ class Stops:
         return not self._seen <= before
 
 
-class Lease(NamedTuple):
-    """A job that a session holds."""
-
-    ref: Ref
-    token: Token
-    id: str
-    flags: int
-
-
 def _held_some(tx: Transaction, session: Session, refs: Sequence[Ref]) -> dict[Ref, Lease]:
     """Those of some jobs that a session holds."""
     rows = tx.rows("held_some", (tx.array(refs), session.seq)) if refs else ()
@@ -116,18 +108,13 @@ def mark_started(tx: Transaction, session: Session, started: Sequence[Ref]) -> N
     tx.execute("unspare", (tx.array(started), session.seq))
 
 
-GiveBack = Callable[[Transaction, Session, Sequence[tuple[Lease, bool]], bool], None]
-"""Does to jobs of a session what is to be done when it ends. With each: whether it has crashed. And whether the session
-was lost."""
-
-
 LEASES_AT_ONCE = 100
 """How many leases of a session that is closed are given back in one transaction."""
 _ALL_CHARGED = b"\1"
 """As the answer of a closed session: what is left ends as crashed, unless it is spare."""
 
 
-def close_session(tx: Transaction, session_id: str, crashed: Sequence[Ref] | None, give_back: GiveBack) -> list[str]:
+def close_session(tx: Transaction, session_id: str, crashed: Sequence[Ref] | None) -> list[str]:
     """End a session, and give back the first of its leases and those that have crashed: `go_on` does the rest."""
     session = tx.maybe_row(Session, "session_get", (session_id,))
     if session is None or session.closed is not None:
@@ -135,27 +122,19 @@ def close_session(tx: Transaction, session_id: str, crashed: Sequence[Ref] | Non
     leases = _held(tx, session, LEASES_AT_ONCE)
     if crashed and len(leases) == LEASES_AT_ONCE:
         leases = sorted({*leases, *_held_some(tx, session, crashed).values()})
-    given_back = _give_back(tx, session, leases, None if crashed is None else frozenset(crashed), give_back)
+    take_away(tx, session, leases, None if crashed is None else frozenset(crashed))
     tx.execute("session_close", (session.seq, tx.now, _ALL_CHARGED if crashed is None else b""))
     tx.guards.forget(session_id)
-    return given_back
+    return [lease.id for lease in leases]
 
 
-def go_on(tx: Transaction, session_id: str, give_back: GiveBack) -> list[str]:
+def go_on(tx: Transaction, session_id: str) -> list[str]:
     """Give back some more of what a closed session still holds."""
     session = tx.maybe_row(Session, "session_get", (session_id,))
     if session is None or session.closed is None:
         return []
-    guilty = None if session.answer == _ALL_CHARGED else frozenset[Ref]()
-    return _give_back(tx, session, _held(tx, session, LEASES_AT_ONCE), guilty, give_back)
-
-
-def _give_back(
-    tx: Transaction, session: Session, leases: Sequence[Lease], guilty: frozenset[Ref] | None, give_back: GiveBack
-) -> list[str]:
-    charged = [(lease, not lease.flags & SPARE if guilty is None else lease.ref in guilty) for lease in leases]
-    if charged:
-        give_back(tx, session, charged, guilty is None)
+    leases = _held(tx, session, LEASES_AT_ONCE)
+    take_away(tx, session, leases, None if session.answer == _ALL_CHARGED else ())
     return [lease.id for lease in leases]
 
 

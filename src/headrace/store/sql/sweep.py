@@ -26,7 +26,6 @@ from headrace.store.sql import (
 from headrace.store.sql import sessions as table
 from headrace.store.sql.codes import CANCELLED, DONE, FAILED, PRECEDES, REMOVED, RUNNING, STATES
 from headrace.store.sql.events import forgotten, newest
-from headrace.store.sql.outcomes import take_away
 from headrace.store.sql.schedules import next_tick
 from headrace.store.sql.transaction import Session, Step, Transaction, run_out
 from headrace.store.sql.working_set import WorkingSet, erase
@@ -253,27 +252,17 @@ def nothing_to_sweep(tx: Transaction, overrides: Overrides) -> Swept | None:
 
 def close(session: str, crashed: Sequence[Ref] | None) -> Generator[Step[list[str]], list[str], list[str]]:
     """Several transactions where there are many leases; should this process die, sweeps go on."""
-    given_back = yield Step(lambda tx: close_session(tx, session, crashed))
+    given_back = yield Step(lambda tx: _follow_up(tx, table.close_session(tx, session, crashed)))
     more = len(given_back) >= table.LEASES_AT_ONCE
     while more:
-        some = yield Step(lambda tx: give_back(tx, session))
+        some = yield Step(lambda tx: _follow_up(tx, table.go_on(tx, session)))
         given_back += some
         more = bool(some)
     return given_back
 
 
-def close_session(tx: Transaction, session_id: str, crashed: Sequence[Ref] | None) -> list[str]:
-    """End a session, and do what the end of its jobs brings about."""
-    given_back = table.close_session(tx, session_id, crashed, take_away)
-    if given_back:
-        queues.room_made(tx)
-    dependents.work_off(tx)
-    return given_back
-
-
-def give_back(tx: Transaction, session_id: str) -> list[str]:
-    """Go on with what a closed session held."""
-    given_back = table.go_on(tx, session_id, take_away)
+def _follow_up(tx: Transaction, given_back: list[str]) -> list[str]:
+    """Do what it brings about that jobs of a session were given back."""
     if given_back:
         queues.room_made(tx)
     dependents.work_off(tx)
@@ -291,10 +280,10 @@ def sweep(tx: Transaction, overrides: Overrides) -> Swept:
         if session.closed is None:
             if not run_out(tx, session.seen, session.timeout) and not tx.guards.visibly_dead(session_id):
                 continue  # seen since `dead` looked, where others write at the same time
-            given_back = table.close_session(tx, session_id, None, take_away)
+            given_back = table.close_session(tx, session_id, None)
             closed += 1
         else:
-            given_back = table.go_on(tx, session_id, take_away)
+            given_back = table.go_on(tx, session_id)
         returned += len(given_back)
         more = more or len(given_back) >= table.LEASES_AT_ONCE
     if returned:
