@@ -6,7 +6,7 @@ of it is certain to come in, part by part: its client brings it in, and sweeps d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -46,13 +46,6 @@ class _Part(NamedTuple):
     jobs: bytes
     linked: int
     put: int
-
-
-class Admitted(NamedTuple):
-    """The number of a part that came in, and what became of its jobs."""
-
-    part: int
-    puts: list[Put]
 
 
 class Batch(NamedTuple):
@@ -120,25 +113,19 @@ def _in_parts(jobs: Sequence[NewJob], parts: Sequence[list[NewJob]]) -> Generato
         batch = yield Step(partial(_begin, jobs=jobs))
         try:
             for some, numbered in _groups(parts):
-                yield _step(partial(_stage, batch=batch, jobs=some, parts=numbered), is_large)
+                yield Step(partial(_stage, batch=batch, jobs=some, parts=numbered), is_large=is_large)
             accepted = yield Step(partial(_accept, batch=batch, jobs=jobs))
         except (ConfigurationError, NoWorkers):
             while (yield Step(partial(_forget, batch=batch))):
                 pass
             raise
     answers: dict[int, list[Put]] = {}
-    while (admitted := (yield _step(partial(admit, batch=batch), is_large))) is not None:
+    while (admitted := (yield Step(partial(admit, batch=batch), is_large=is_large))) is not None:
         answers.setdefault(*admitted)
     for number, part in enumerate(parts):
         if not answers.get(number):  # another process has brought it in
             answers[number] = yield Step(partial(_found, jobs=part), writes=False)
     return [put for number in range(len(parts)) for put in answers[number]]
-
-
-def _step(work: Callable[[Transaction], Any], is_large: bool) -> Step[Any]:
-    step: Step[Any] = Step(work)
-    step.is_large = is_large
-    return step
 
 
 def _begin(tx: Transaction, jobs: Sequence[NewJob]) -> int:
@@ -171,8 +158,11 @@ def _accept(tx: Transaction, batch: int, jobs: Sequence[NewJob]) -> bool:
     return tx.change("batch_accept", (batch, tx.now)) > 0
 
 
-def admit(tx: Transaction, batch: int) -> Admitted | None:
-    """Bring in the next part of a batch, or some more parents of its job. None: all of it has come in."""
+def admit(tx: Transaction, batch: int) -> tuple[int, list[Put]] | None:
+    """Bring in the next part of a batch, or some more parents of its job.
+
+    Returns the number of the part, and what became of its jobs. None: all of them have come in.
+    """
     part = tx.maybe_row(_Part, "part_first", (batch,))
     if part is None:
         tx.execute("batch_delete", (batch,))
@@ -188,7 +178,7 @@ def admit(tx: Transaction, batch: int) -> Admitted | None:
         tx.execute("part_linked", (part.seq, linked))
     else:
         tx.execute("part_delete", (part.seq,))
-    return Admitted(part.number, answers)
+    return part.number, answers
 
 
 def _forget(tx: Transaction, batch: int) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
-from functools import partial
 from itertools import compress
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -89,7 +88,7 @@ class Transaction(ABC):
         """A running job is to stop: all workers should look."""
         self.put_off = False
         """A lane has put off a job: when the next one falls due may have changed."""
-        self._settings: dict[str, int] = {}
+        self._settings: dict[str, int | None] = {}
         self.listened = False
         """There is a subscriber to events."""
         self.happenings: list[tuple[object, ...]] = []
@@ -166,10 +165,7 @@ class Transaction(ABC):
         """What has been set, or the default. Looked up once."""
         if name not in self._settings:
             found = self.maybe_value("setting_get", (name,))
-            value = DEFINITIONS[name].default if found is None else found
-            if value is None:
-                return None
-            self._settings[name] = value
+            self._settings[name] = DEFINITIONS[name].default if found is None else found
         return self._settings[name]
 
     def number(self, name: str) -> int:
@@ -245,7 +241,7 @@ class Step(Operation[T], Generic[T]):
     """An operation of one transaction.
 
     `try_read_only`, in a read transaction, may find the answer without writing: None means that it takes `work`.
-    `then` hears the answer when all is committed.
+    `then` hears the answer when all is committed. `is_large`: it is one of several that write much.
     """
 
     __slots__ = ("ahead", "attempt", "is_large", "keys", "then", "try_read_only", "work", "writes")
@@ -257,13 +253,13 @@ class Step(Operation[T], Generic[T]):
         writes: bool = True,
         try_read_only: Callable[[Transaction], T | None] | None = None,
         then: Callable[[T], None] | None = None,
+        is_large: bool = False,
     ) -> None:
         self.work = work
         self.writes = writes
         self.try_read_only = try_read_only
         self.then = then
-        self.is_large = False
-        """It is one of several that write much."""
+        self.is_large = is_large
         self.keys: tuple[str, ...] = ()
         """Unique keys that it gives to jobs: where writers run side by side, others that do the same come first."""
         self.ahead: Ahead = expect_nothing
@@ -306,22 +302,18 @@ def in_steps(
     act: Act, ids: Sequence[str], order: Callable[[Transaction, Sequence[str]], list[str]] | None = None
 ) -> Operation[list[bool]]:
     """Do something to many jobs, to some at a time; in an `order` of their own, if it matters which come first."""
-    if len(ids) <= IDS_AT_ONCE:
-        return Step(lambda tx: act(tx, ids))
+
+    def step(some: Sequence[str]) -> Step[list[bool]]:
+        return Step(lambda tx: act(tx, some))
 
     def steps() -> Generator[Step[Any], Any, list[bool]]:
         ordered = ids if order is None else (yield Step(lambda tx: order(tx, ids), writes=False))
         answers: list[bool] = []
         for start in range(0, len(ordered), IDS_AT_ONCE):
-            some = ordered[start : start + IDS_AT_ONCE]
-            answers += yield Step(partial(_to, some, act))
+            answers += yield step(ordered[start : start + IDS_AT_ONCE])
         return answers if order is None else once(ids, set(compress(ordered, answers)))
 
-    return Steps(steps)
-
-
-def _to(ids: Sequence[str], act: Act, tx: Transaction) -> list[bool]:
-    return act(tx, ids)
+    return Steps(steps) if len(ids) > IDS_AT_ONCE else step(ids)
 
 
 def once(ids: Sequence[str], done: set[str]) -> list[bool]:
