@@ -312,38 +312,29 @@ def report(
     with WorkingSet(tx) as work:
         work.load(entry.ref for entry in reports)
         stored = data_to_compare(tx, reports)
-        reporting = _Reporting(work, Holder(session.seq, session.name), tx.now - steady, stored)
-        answers = [reporting.record(entry) for entry in reports]
+        holder = Holder(session.seq, session.name)
+        answers = [_record(work, holder, entry, tx.now - steady, stored) for entry in reports]
     tx.execute("session_answer", (session.seq, tx.steady, tx.now, number, bytes(answers)))
     return answers
 
 
-class _Reporting(NamedTuple):
-    """What reports of a session are recorded with."""
-
-    work: WorkingSet
-    holder: Holder
-    lag: int
-    stored: dict[Ref, bytes]
-    """The data of jobs, where a report says what it was."""
-
-    def record(self, entry: Report) -> Reported:
-        work, holder = self.work, self.holder
-        job = work.get(entry.ref)
-        if job is None or not holder.holds(entry, job):
-            return Reported.LOST
-        changed = entry.base is not None and self.stored[job.seq] != entry.base
-        if entry.data is not None and not changed:
-            self.stored[job.seq] = entry.data
-        if entry.base is not None and not changed:
-            job.flags &= ~UPDATED  # its run knows
-        done, total = entry.progress or (None, None)
-        work.write("report", job.seq, done, total, None if changed else entry.data)
-        if entry.progress is not None:
-            work.happened(job, "progress", "{:.14g}/{:.14g}".format(*entry.progress), holder.name)
-        if entry.account is not None and not changed:
-            work.remember(job, work.now, "updated", worker=holder.name, account=entry.account)
-        for at, words in entry.log:
-            work.happened(job, "log", words, holder.name)
-            work.remember(job, at + self.lag, "log", words, holder.name)
-        return Reported.CHANGED if changed else Reported.OK
+def _record(work: WorkingSet, holder: Holder, entry: Report, lag: int, stored: dict[Ref, bytes]) -> Reported:
+    """Record a report. `stored`: the data of jobs, where a report says what it was."""
+    job = work.get(entry.ref)
+    if job is None or not holder.holds(entry, job):
+        return Reported.LOST
+    changed = entry.base is not None and stored[job.seq] != entry.base
+    if entry.data is not None and not changed:
+        stored[job.seq] = entry.data
+    if entry.base is not None and not changed:
+        job.flags &= ~UPDATED  # its run knows
+    done, total = entry.progress or (None, None)
+    work.write("report", job.seq, done, total, None if changed else entry.data)
+    if entry.progress is not None:
+        work.happened(job, "progress", "{:.14g}/{:.14g}".format(*entry.progress), holder.name)
+    if entry.account is not None and not changed:
+        work.remember(job, work.now, "updated", worker=holder.name, account=entry.account)
+    for at, words in entry.log:
+        work.happened(job, "log", words, holder.name)
+        work.remember(job, at + lag, "log", words, holder.name)
+    return Reported.CHANGED if changed else Reported.OK

@@ -216,20 +216,10 @@ def _as_taken(leases: list[Lease], take: Take) -> list[Lease]:
     lines: dict[str, list[Lease]] = {queue: [] for queue in take.queues}
     for lease in leases:
         lines.setdefault(lease.queue, []).append(lease)  # (What a pattern stood for comes last when it is found again.)
-    if take.round_robin:
-        return _in_turn([line for line in lines.values() if line])
+    if take.round_robin:  # one of each, as long as there are any
+        turns = [(turn, lease) for line in lines.values() for turn, lease in enumerate(line)]
+        return [lease for _, lease in sorted(turns, key=itemgetter(0))]
     return sorted(chain.from_iterable(lines.values()), key=lambda lease: lease.spare)
-
-
-def _in_turn(lines: list[list[Lease]]) -> list[Lease]:
-    """One of each, as long as there are any."""
-    order: list[Lease] = []
-    place = 0
-    while lines:
-        order += [line[place] for line in lines]
-        place += 1
-        lines = [line for line in lines if len(line) > place]
-    return order
 
 
 ref_of, queue_of, flags_of = itemgetter(2), itemgetter(6), itemgetter(-1)
@@ -238,8 +228,8 @@ ref_of, queue_of, flags_of = itemgetter(2), itemgetter(6), itemgetter(-1)
 
 def leases(tx: Transaction, rows: list[Any], within: dict[int, int | None] | None = None) -> list[Lease]:
     """From the columns of the statement `line`, in their order. `within`: how soon those in lanes start, if known."""
-    beside = _Beside(tx, [(ref_of(row), flags) for row in rows if (flags := flags_of(row)) & BESIDE], within)
-    bodies, extras = beside.bodies, beside.extras
+    beside = [(ref_of(row), flags) for row in rows if (flags := flags_of(row)) & BESIDE]
+    bodies, extras = _beside(tx, beside, within) if beside else ({}, {})
     return [
         Lease(
             ref, token, job_id, task, queue, bodies.get(ref, body) if flags & LARGE_BODY else body, options,
@@ -258,31 +248,31 @@ BESIDE = _WITH_EXTRAS | LARGE_BODY
 """A lease of such a job tells what other tables have."""
 
 
-class _Beside:
-    """What leases need from other tables than `job`, by their refs: of some leases, by ref and flags."""
+def _beside(
+    tx: Transaction, leases: Sequence[tuple[int, int]], within: dict[int, int | None] | None
+) -> tuple[dict[int, bytes], dict[int, Extras]]:
+    """What leases, by ref and flags, need from other tables than `job`: large bodies and extras, by ref."""
 
-    def __init__(
-        self, tx: Transaction, leases: Sequence[tuple[int, int]], within: dict[int, int | None] | None
-    ) -> None:
-        def of(flag: int, statement: str, *values: int) -> list[Any]:
-            refs = [ref for ref, flags in leases if flags & flag]
-            return tx.rows(statement, (tx.array(refs), *values)) if refs else []
+    def of(flag: int, statement: str, *values: int) -> list[Any]:
+        refs = [ref for ref, flags in leases if flags & flag]
+        return tx.rows(statement, (tx.array(refs), *values)) if refs else []
 
-        self.bodies = {job: bytes(body) for job, body in of(LARGE_BODY, "blobs", BODY)}
-        parents = {job: decode(ids) for job, ids, _, _ in of(AFTER, "relations_some")}
-        ticks = {job: tick for job, _, tick, _ in of(RECURRING, "recurrences")}
-        if within is None:
-            within = {laned.job: laned.start_within for laned in starmap(Laned, of(LANED, "laned_some"))}
-        self.extras = {
-            ref: Extras(
-                after=parents.get(ref, ()),
-                tick=ticks.get(ref),
-                resumed=flags & RESUMED != 0,
-                start_within=within.get(ref),
-            )
-            for ref, flags in leases
-            if flags & _WITH_EXTRAS
-        }
+    bodies = {job: bytes(body) for job, body in of(LARGE_BODY, "blobs", BODY)}
+    parents = {job: decode(ids) for job, ids, _, _ in of(AFTER, "relations_some")}
+    ticks = {job: tick for job, _, tick, _ in of(RECURRING, "recurrences")}
+    if within is None:
+        within = {laned.job: laned.start_within for laned in starmap(Laned, of(LANED, "laned_some"))}
+    extras = {
+        ref: Extras(
+            after=parents.get(ref, ()),
+            tick=ticks.get(ref),
+            resumed=flags & RESUMED != 0,
+            start_within=within.get(ref),
+        )
+        for ref, flags in leases
+        if flags & _WITH_EXTRAS
+    }
+    return bodies, extras
 
 
 def _handed_out(tx: Transaction, values: tuple[int, ...], spare: int, rows: list[Any]) -> list[Any]:
