@@ -72,29 +72,16 @@ def _waits(outcome: Outcome) -> bool:
     return outcome.kind is Kind.WAITING or (outcome.kind is Kind.MOVED and bool(outcome.after))
 
 
-class _Next(NamedTuple):
-    """What becomes of a job that was settled as anything but done."""
-
-    state: int
-    due: int
-    crashes: int
-    deferred_since: int | None
-    group: str | None
-
-
-def _decide(now: int, job: Job, outcome: Outcome) -> _Next:
-    kind, group = outcome.kind, outcome.group
-    due, crashes = job.due, job.crashes + (kind is Kind.CRASHED)
-    deferred_since = None
-    if outcome.charge is Charge.DEFERRAL:
-        deferred_since = now if job.deferred_since is None else job.deferred_since
+def _decide(now: int, job: Job, outcome: Outcome) -> tuple[int, int, str | None]:
+    """What becomes of a job that was settled as anything but done: its state, when it is due, and its group."""
+    kind, due, group = outcome.kind, job.due, outcome.group
     if job.flags & CANCELLING:
         state = CANCELLED
     elif kind is Kind.FAILED:
         state = FAILED
     elif kind is Kind.BROKEN:
         state, group = FAILED, "broken"
-    elif kind is Kind.CRASHED and crashes >= job.max_crashes:
+    elif kind is Kind.CRASHED and job.crashes + 1 >= job.max_crashes:
         state, group = FAILED, "crashed"
     elif kind is Kind.WAITING:
         state = BLOCKED
@@ -103,7 +90,7 @@ def _decide(now: int, job: Job, outcome: Outcome) -> _Next:
         state = SCHEDULED if due > now else READY
     else:
         state = READY
-    return _Next(state, due, crashes, deferred_since, group)
+    return state, due, group
 
 
 def settle(
@@ -121,14 +108,14 @@ def settle(
     waits = _waits(outcome) and not job.flags & CANCELLING
     why_not = relations.why_not_wait(work, job, outcome.after) if waits else ""
     run = _Run.of(work, job, outcome, lag, what, stays=why_not != "")
-    _count(work, job, run.ended, run.becomes, outcome)
+    _count(work, job, outcome, run)
     handed_out = job.started
-    _write_down(job, outcome, run)
+    _write_down(work.now, job, outcome, run)
     charged = outcome.kind in (Kind.CRASHED, Kind.MOVED) or outcome.charge is Charge.ATTEMPT
-    if charged and run.becomes.state < DONE:  # it has started
+    if charged and run.state < DONE:  # it has started
         admission.expires_no_more(work, job)
-    if run.becomes.state >= DONE:
-        admission.ended(work, job, run.becomes.state)
+    if run.state >= DONE:
+        admission.ended(work, job, run.state)
     elif why_not:
         admission.fail(work, job, limits.DEPENDENCY, limits.own_error(why_not), ran=True)
         return Verdict.OK
@@ -145,9 +132,11 @@ def settle(
 
 
 class _Run(NamedTuple):
-    """A run that is settled as anything but done."""
+    """A run that is settled as anything but done, and what becomes of its job."""
 
-    becomes: _Next
+    state: int
+    due: int
+    group: str | None
     began: int | None
     ended: int
     moved: bool
@@ -158,14 +147,16 @@ class _Run(NamedTuple):
 
     @classmethod
     def of(cls, work: WorkingSet, job: Job, outcome: Outcome, lag: int, what: str, *, stays: bool) -> _Run:
-        kind, becomes = outcome.kind, _decide(work.now, job, outcome)
-        final = becomes.state >= DONE
+        kind, (state, due, group) = outcome.kind, _decide(work.now, job, outcome)
+        final = state >= DONE
         begun = outcome.began is not None or kind in (Kind.CRASHED, Kind.WAITING) or what != ""
         if not final and not begun and job.flags & HISTORY:
             begun = work.last_line(job) in LINES
-        told = outcome.account is not None or (becomes.state == FAILED and outcome.note != "")
+        told = outcome.account is not None or (state == FAILED and outcome.note != "")
         return cls(
-            becomes,
+            state,
+            due,
+            group,
             None if outcome.began is None else outcome.began + lag,
             work.now if outcome.ended is None else outcome.ended + lag,
             kind is Kind.MOVED and not final and not stays,
@@ -174,32 +165,34 @@ class _Run(NamedTuple):
         )
 
 
-def _write_down(job: Job, outcome: Outcome, run: _Run) -> None:
+def _write_down(now: int, job: Job, outcome: Outcome, run: _Run) -> None:
     """What a run leaves in its job's row."""
-    becomes = run.becomes
-    job.state, job.due, job.deferred_since = becomes.state, becomes.due, becomes.deferred_since
+    job.state, job.due = run.state, run.due
+    if outcome.charge is not Charge.DEFERRAL:
+        job.deferred_since = None
+    elif job.deferred_since is None:
+        job.deferred_since = now
     job.attempts = 0 if run.moved else job.attempts + (outcome.charge is Charge.ATTEMPT)
-    job.crashes = 0 if run.moved else becomes.crashes
+    job.crashes = 0 if run.moved else job.crashes + (outcome.kind is Kind.CRASHED)
     job.flags &= ~(CANCELLING | SPARE | UPDATED)
-    job.finished = run.ended if becomes.state >= DONE else None
+    job.finished = run.ended if run.state >= DONE else None
     if run.began is not None:
         job.started = run.began
     if run.moved and outcome.task is not None:
         job.task = outcome.task
-    if becomes.group is not None:
-        job.failure = becomes.group
+    if run.group is not None:
+        job.failure = run.group
     job.data, job.error = outcome.data, outcome.error
 
 
 def _tell(work: WorkingSet, holder: Holder, job: Job, outcome: Outcome, run: _Run, handed_out: int | None) -> None:
     """What a run leaves elsewhere."""
-    becomes = run.becomes
-    final = becomes.state >= DONE
-    what = _ENDS.get(becomes.state, run.what)
-    group = "" if becomes.state == CANCELLED else becomes.group or ""
+    final = run.state >= DONE
+    what = _ENDS.get(run.state, run.what)
+    group = "" if run.state == CANCELLED else run.group or ""
     if run.eventful:
         began = handed_out if run.began is None else run.began
-        note = "" if becomes.state == CANCELLED else outcome.note
+        note = "" if run.state == CANCELLED else outcome.note
         end = run.ended, what, note or (group if final else "")
         _remember(work, holder, job, began, end, outcome.account)
     work.happened(job, what, group if final else outcome.note, holder.name)
@@ -208,7 +201,7 @@ def _tell(work: WorkingSet, holder: Holder, job: Job, outcome: Outcome, run: _Ru
     if final:
         work.tx.ended.append(job.id)
     else:
-        work.tx.news(job.queue, EVERYONE if becomes.state == SCHEDULED else 1)
+        work.tx.news(job.queue, EVERYONE if run.state == SCHEDULED else 1)
 
 
 def _remember(
@@ -219,12 +212,12 @@ def _remember(
     work.remember(job, *end, holder.name, account)
 
 
-def _count(work: WorkingSet, job: Job, ended: int, becomes: _Next, outcome: Outcome) -> None:
+def _count(work: WorkingSet, job: Job, outcome: Outcome, run: _Run) -> None:
     """Failures and retries, in the statistics."""
-    if becomes.state == FAILED:
-        work.count_failure(job.queue, ended, job.failure if becomes.group is None else becomes.group)
-    elif outcome.kind is Kind.AGAIN and outcome.charge is Charge.ATTEMPT and becomes.state != CANCELLED:
-        work.count(job.queue, ended, RETRIES)
+    if run.state == FAILED:
+        work.count_failure(job.queue, run.ended, job.failure if run.group is None else run.group)
+    elif outcome.kind is Kind.AGAIN and outcome.charge is Charge.ATTEMPT and run.state != CANCELLED:
+        work.count(job.queue, run.ended, RETRIES)
 
 
 _ENDS = {FAILED: "failed", CANCELLED: "cancelled"}
