@@ -6,13 +6,8 @@ writers see it without a query, if a store has such a place, else in a row.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from headrace.store.facets import Batch, EventRecord
 from headrace.store.sql.transaction import Transaction
-
-Stay = Callable[[int], bool]
-"""Notes that a subscriber stays until then, on the steady clock. False: it takes a row."""
 
 LISTENS = 60_000
 """For how many milliseconds a client that has read events counts as a subscriber."""
@@ -33,27 +28,19 @@ def is_listened(tx: Transaction) -> bool:
     return until is not None and lasts(until, tx.steady)
 
 
-def _stay(tx: Transaction, stay: Stay, *, may_write: bool) -> bool:
-    """A subscriber stays. False: to say so takes a write transaction."""
-    until = tx.steady + LISTENS
-    if stay(until):
-        return True
-    if may_write:
-        tx.execute("audience_set", (until,))
-        return True
+def stay(tx: Transaction) -> None:
+    """Write down that a subscriber stays."""
+    tx.execute("audience_set", (tx.steady + LISTENS,))
+
+
+def is_noted(tx: Transaction) -> bool:
+    """Whether that was written down a moment ago."""
     said: int | None = tx.maybe_value("audience_get")
-    return said is not None and tx.steady + _SOON < said <= until
+    return said is not None and tx.steady + _SOON < said <= tx.steady + LISTENS
 
 
-def listen(tx: Transaction, stay: Stay, *, may_write: bool) -> str | None:
-    """The cursor to begin with. None: this takes a write transaction."""
-    return str(newest(tx)) if _stay(tx, stay, may_write=may_write) else None
-
-
-def read(tx: Transaction, cursor: str, limit: int, stay: Stay, *, may_write: bool) -> Batch | None:
-    """What happened since. None: this takes a write transaction."""
-    if not _stay(tx, stay, may_write=may_write):
-        return None
+def read(tx: Transaction, cursor: str, limit: int) -> Batch:
+    """What happened since."""
     last, after = newest(tx), int(cursor)
     missed = not tx.listened or after > last  # this is not the file that the cursor is from
     after = 0 if after > last else after

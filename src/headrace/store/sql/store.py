@@ -296,17 +296,23 @@ class SqlStore(ABC):
         """Note without a transaction that there is a subscriber until then. False: it takes a row."""
         return False
 
+    def _listening(self, look: Callable[[Transaction], T]) -> Operation[T]:
+        """A look of a subscriber, which stays."""
+
+        def note_and_look(tx: Transaction) -> T:
+            events.stay(tx)
+            return look(tx)
+
+        def look_if_noted(tx: Transaction) -> T | None:
+            return look(tx) if self._stay(tx.steady + events.LISTENS) or events.is_noted(tx) else None
+
+        return Step(note_and_look, try_read_only=look_if_noted)
+
     def listen(self) -> Operation[str]:
-        return Step(
-            lambda tx: str(events.listen(tx, self._stay, may_write=True)),
-            try_read_only=lambda tx: events.listen(tx, self._stay, may_write=False),
-        )
+        return self._listening(lambda tx: str(events.newest(tx)))
 
     def events(self, cursor: str, limit: int = 1_000) -> Operation[Batch]:
-        return Step(
-            lambda tx: cast("Batch", events.read(tx, cursor, limit, self._stay, may_write=True)),
-            try_read_only=lambda tx: events.read(tx, cursor, limit, self._stay, may_write=False),
-        )
+        return self._listening(lambda tx: events.read(tx, cursor, limit))
 
     # -- workers --
 
