@@ -46,15 +46,14 @@ def enter(work: WorkingSet, job: Job, due: int, *, was_due: bool = False) -> Non
 
 def change_queue(work: WorkingSet, job: Job, queue: str) -> None:
     """Out of its place in its lane; into the lane of the same key if the queue is another."""
-    if job.flags & LANED:
-        if queue == job.queue:
-            lanes.step_out(work, job)
-        else:
-            lanes.part(work, job)
-    if queue != job.queue:
+    if not job.flags & LANED:
         job.queue = queue
-        if job.flags & LANED:
-            lanes.join(work, job)
+    elif queue == job.queue:
+        lanes.step_out(work, job)
+    else:
+        lanes.part(work, job)
+        job.queue = queue
+        lanes.join(work, job)
 
 
 def ended(work: WorkingSet, job: Job, how: int) -> None:

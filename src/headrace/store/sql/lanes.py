@@ -261,7 +261,8 @@ def laned(tx: Transaction, seq: int) -> Laned:
 
 
 def snapshot(tx: Transaction, queue: str, key: str) -> LaneSnapshot | None:
-    lane = tx.maybe_row(Record, "lane_look", (queue, key))
+    work = WorkingSet(tx)
+    lane = work.lanes.find(queue, key)
     if lane is None or (not lane.unfinished and (lane.forget_at or 0) <= tx.now):
         return None
     names = dict(tx.rows("names", (tx.array([seq for seq in (lane.turn, lane.front) if seq is not None]),)))
@@ -269,10 +270,7 @@ def snapshot(tx: Transaction, queue: str, key: str) -> LaneSnapshot | None:
         running = [] if lane.turn is None else [names[lane.turn]]
     else:
         running = [job_id for (job_id,) in tx.rows("laned_running", (lane.seq, limits.SHOWN))]
-    earliest = 0
-    if lane.rate is not None:
-        start = tx.maybe_value("lane_start_get", (lane.seq, lane.starts - lane.rate + 1))
-        earliest = 0 if start is None else start + lane.per
+    earliest = _earliest(work, lane)
     return LaneSnapshot(
         queue=queue,
         lane=lane.definition,

@@ -6,18 +6,17 @@ from headrace.store.facets import QueueControl
 from headrace.store.sql.transaction import EVERYONE, Transaction
 
 
+def _control(queue: str, limit: int | None, by: str | None, at: int | None) -> QueueControl:
+    return QueueControl(queue=queue, limit=limit, paused_by=by, paused_at=at)
+
+
 def controls(tx: Transaction) -> list[QueueControl]:
-    return [
-        QueueControl(queue=queue, limit=limit, paused_by=by, paused_at=at)
-        for queue, limit, by, at in tx.rows("controls")
-    ]
+    return [_control(*row) for row in tx.rows("controls")]
 
 
 def control(tx: Transaction, queue: str) -> QueueControl | None:
     """What has been said about a queue."""
-    for name, limit, by, at in tx.rows("control_get", (queue,)):
-        return QueueControl(queue=name, limit=limit, paused_by=by, paused_at=at)
-    return None
+    return tx.maybe_row(_control, "control_get", (queue,))
 
 
 def _say(tx: Transaction, queue: str, limit: int | None, by: str | None, at: int | None) -> None:
