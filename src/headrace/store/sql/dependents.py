@@ -11,6 +11,7 @@ from headrace.store.sql import admission, history, lanes, relations, stats
 from headrace.store.sql.codes import (
     AFTER,
     BLOCKED,
+    CANCELLED,
     DONE,
     DROPPED,
     EXPIRES,
@@ -155,7 +156,9 @@ def _forgive(work: WorkingSet, child: Job, parent: int) -> int:
 # -- reviving ----------------------------------------------------------------------------------------
 
 
-def revive(tx: Transaction, ids: Sequence[str], to: str | None, states: Collection[int]) -> list[bool]:
+def revive(
+    tx: Transaction, ids: Sequence[str], to: str | None = None, states: Collection[int] = (FAILED, CANCELLED)
+) -> list[bool]:
     """In the order of arrival: one that comes after another of them waits for it. `to`: into this queue."""
     revived = set()
     with WorkingSet(tx) as work:
@@ -175,6 +178,7 @@ def revive(tx: Transaction, ids: Sequence[str], to: str | None, states: Collecti
                     _forget_result(work, job)
                 bring_back(work, job, work.now, to)
                 revived.add(job.id)
+    work_off(tx)
     return once(ids, revived)
 
 

@@ -1,8 +1,8 @@
-"""What clients do to jobs: put, cancel, delete, revive. Each function runs inside one transaction."""
+"""What clients do to jobs: put, cancel, delete. Each function runs inside one transaction."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -303,11 +303,3 @@ def by_arrival(tx: Transaction, ids: Sequence[str]) -> list[str]:
     """Each of these once, in the order of arrival; last those that there are not."""
     found = {job_id: seq for seq, job_id in tx.rows("seqs", (tx.texts(ids),))}
     return sorted(dict.fromkeys(ids), key=lambda job_id: found.get(job_id, 1 << 62))
-
-
-def revive(
-    tx: Transaction, ids: Sequence[str], to: str | None = None, states: Collection[int] = (FAILED, CANCELLED)
-) -> list[bool]:
-    answers = dependents.revive(tx, ids, to, states)
-    dependents.work_off(tx)
-    return answers

@@ -47,6 +47,7 @@ from headrace.store.settings import check_in_store, checked
 from headrace.store.sql import (
     audit,
     blocks,
+    dependents,
     edit,
     events,
     failing,
@@ -193,7 +194,7 @@ class SqlStore(ABC):
         return in_steps(put.delete, ids)
 
     def revive(self, ids: Sequence[str]) -> Operation[list[bool]]:
-        return in_steps(put.revive, ids, put.by_arrival)
+        return in_steps(dependents.revive, ids, put.by_arrival)
 
     def tag(self, ids: Sequence[str], add: Sequence[str] = (), remove: Sequence[str] = ()) -> Operation[list[bool]]:
         return in_steps(lambda tx, some: edit.tag(tx, some, add, remove), ids)
@@ -278,7 +279,7 @@ class SqlStore(ABC):
         self, ids: Sequence[str], to: str | None = None, ended: Sequence[State] = (State.DONE,)
     ) -> Operation[list[bool]]:
         states = [number for number, state in STATES.items() if state in ended]
-        return in_steps(lambda tx, some: put.revive(tx, some, to, states), ids, put.by_arrival)
+        return in_steps(lambda tx, some: dependents.revive(tx, some, to, states), ids, put.by_arrival)
 
     def restore(self, pasts: Sequence[Past]) -> Operation[list[bool]]:
         by_id = {past.id: past for past in pasts}
