@@ -43,22 +43,19 @@ class Surplus:
 
     def __init__(self) -> None:
         self._count = -1
-        self._newest = self._slack = self._before = 0
+        self._newest = self._before = 0
 
     def before(self, tx: Transaction, count: int) -> int:
         if count <= 0:
             return 1 << 62
         if count <= EXACT:
             return tx.maybe_value("surplus_before", (count - 1,)) or 0
-        if count != self._count or tx.value("done_since", (self._newest, self._slack)) >= self._slack:
-            self._look(tx, count)
+        slack = count // 10
+        if count != self._count or tx.value("done_since", (self._newest, slack)) >= slack:
+            self._before = tx.maybe_value("surplus_before", (count - 1,)) or 0
+            self._newest = tx.maybe_value("surplus_before", (0,)) or 0
+            self._count = count
         return self._before
-
-    def _look(self, tx: Transaction, count: int) -> None:
-        self._before = tx.maybe_value("surplus_before", (count - 1,)) or 0
-        self._newest = tx.maybe_value("surplus_before", (0,)) or 0
-        self._slack = count // 10
-        self._count = count
 
 
 class Overrides(NamedTuple):
@@ -154,25 +151,28 @@ def _purge_surplus(tx: Transaction, bounds: _Bounds) -> tuple[int, bool]:
     kept = [
         job.seq for job in ended if job.returned or (job.flags & PRECEDES and relations.is_needed(tx, job.seq, DONE))
     ]
-    stays = set(kept)
-    doomed = [job for job in ended if job.seq not in stays]
-    if doomed:
-        stats.fold(tx, [job.times for job in doomed])
-        _erase(tx, doomed)
+    doomed = _purge_others(tx, ended, kept)
     full = len(ended) == PURGE_STEP
     if full and kept:
         tx.execute("progress_set", (_LOOKED_AT, kept[-1]))
-    return len(doomed), full
+    return doomed, full
 
 
-def _erase(tx: Transaction, doomed: Sequence[_Ended]) -> None:
-    """Remove ended jobs. Those that others wait for are noted."""
+def _purge_others(tx: Transaction, ended: Sequence[_Ended], kept: Sequence[int]) -> int:
+    """Remove ended jobs of one state but for some. Those that others wait for are noted. Returns how many go."""
+    stays = set(kept)
+    doomed = [job for job in ended if job.seq not in stays]
+    if not doomed:
+        return 0
+    if doomed[0].state == DONE:
+        stats.fold(tx, [job.times for job in doomed])
     if doomed[-1].finished >= first_slot(tx.now) * SLOT:
         stats.count_gone(tx, [(job.queue, job.created, job.finished) for job in doomed])
     notes = [(job.seq, job.id, DONE if job.state == DONE else REMOVED) for job in doomed if job.flags & PRECEDES]
     erase(tx, [(job.seq, job.flags) for job in doomed])
     if notes:
         tx.change_many("ended_note", notes)
+    return len(doomed)
 
 
 def _no_surplus(tx: Transaction, bounds: _Bounds) -> bool:
@@ -188,16 +188,12 @@ def _purge(tx: Transaction, state: int, bounds: _Bounds) -> tuple[int, bool]:
     """
     expired = _expired(tx, state, bounds)
     kept = [job.seq for job in expired if job.flags & PRECEDES and relations.is_needed(tx, job.seq, state)]
-    doomed = [job for job in expired if job.seq not in kept] if kept else expired
-    if state == DONE and doomed:
-        stats.fold(tx, [job.times for job in doomed])
-    if doomed:
-        _erase(tx, doomed)
+    doomed = _purge_others(tx, expired, kept)
     if len(expired) < PURGE_STEP:
         tx.execute("progress_unset", (_KEPT.format(state),))
     elif kept:
         tx.execute("progress_set", (_KEPT.format(state), kept[-1]))
-    return len(doomed), bool(doomed) and len(expired) == PURGE_STEP
+    return doomed, doomed > 0 and len(expired) == PURGE_STEP
 
 
 def _nothing_to_purge(tx: Transaction, state: int, bounds: _Bounds) -> bool:
@@ -247,7 +243,7 @@ def nothing_to_sweep(tx: Transaction, overrides: Overrides) -> Swept | None:
         return None
     if tx.rows("lanes_idle", (tx.now, 1)) or forgotten(tx) or tx.rows("barred_task"):
         return None
-    return Swept(ticks_in=_ticks_in(tx), again_in=_again_in(tx))
+    return swept_already(tx)
 
 
 def close(session: str, crashed: Sequence[Ref] | None) -> Generator[Step[list[str]], list[str], list[str]]:
@@ -327,7 +323,7 @@ def _expire(tx: Transaction) -> bool:
 
 
 def swept_already(tx: Transaction) -> Swept:
-    """The answer when another process has just swept."""
+    """The answer when another process has just swept, or there is nothing to sweep."""
     return Swept(ticks_in=_ticks_in(tx), again_in=_again_in(tx))
 
 
