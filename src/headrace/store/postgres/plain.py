@@ -79,10 +79,10 @@ def exchange(database: Database, step: Exchange, guards: Guards) -> tuple[Exchan
     One that was asked is recorded: from then on no put can answer it.
     """
     request = step.request
-    take, names = request.take, request.names
+    take = request.take
     outcomes = sorted(request.outcomes, key=lambda outcome: outcome.ref)  # rows are locked in this order
     runs = [(o.ref, o.token, o.began, o.ended, o.charge is Charge.ATTEMPT, o.result, o.data) for o in outcomes]
-    wanted = (Texts(), 0, 0) if take is None or names is None else (Texts(names.given), take.slots, take.spare)
+    wanted = Texts(request.names.given), *((0, 0) if take is None else (take.slots, take.spare))
     values = (*columns("nnnnnbb", runs), Numbers(request.started), *wanted, request.steady)
     asking = request.session, request.number, request.unrecorded, step.asked
     found = _or_not(database, "exchange_plain", (*asking, *values))

@@ -50,7 +50,7 @@ class Request(NamedTuple):
     unrecorded: int
     outcomes: Sequence[Outcome]
     take: Take | None
-    names: Names | None
+    names: Names
     steady: int
     started: Sequence[Ref]
 
@@ -58,7 +58,7 @@ class Request(NamedTuple):
 def is_plain(request: Request) -> bool:
     """Whether an exchange may be one of plain jobs, as far as the request tells."""
     names, take = request.names, request.take
-    if names is not None and (not names.few or (take is not None and take.round_robin and len(names.given) > 1)):
+    if not names.few or (take is not None and take.round_robin and len(names.given) > 1):
         return False
     return all(map(_is_simply_done, request.outcomes)) and _are_distinct(request.outcomes)
 
@@ -75,7 +75,6 @@ def _are_distinct(outcomes: Sequence[Outcome]) -> bool:
 
 def nothing_to_take(tx: Transaction, request: Request) -> ExchangeReply | None:
     """Asked first, in a read transaction, when there is nothing to settle: the answer if there is nothing to take."""
-    assert request.names is not None
     session = find_session(tx, request.session)
     if is_repeat(_answered(session, request.unrecorded), request.number):
         return None
@@ -102,7 +101,7 @@ def expect(tx: Transaction, request: Request) -> None:
         refs = (tx.array(list(dict.fromkeys(outcome.ref for outcome in request.outcomes))),)
         tx.expect("jobs_by_seq", refs)
         tx.expect("lanes_of_jobs", refs)
-    if request.take is not None and request.names is not None:
+    if request.take is not None:
         tx.expect("special", ())
         taking.expect(tx, request.take, request.names)
 
@@ -127,10 +126,10 @@ def exchange(tx: Transaction, request: Request, *, one_by_one: bool = False) -> 
         raise Redo(lambda tx: exchange(tx, request, one_by_one=True)) from None
     if started:
         mark_started(tx, session, started)
-    if take is not None and names is not None:
+    if take is not None:
         taking.expect(tx, take, names)
     special = tx.row(taking.Special, "special")
-    if unsaved is not None and not (take is not None and names is not None and names.few and special.is_lanes_only(tx)):
+    if unsaved is not None and not (take is not None and names.few and special.is_lanes_only(tx)):
         unsaved.save()
         unsaved = None
     if special.ended:
@@ -140,7 +139,7 @@ def exchange(tx: Transaction, request: Request, *, one_by_one: bool = False) -> 
         queues.room_made(tx)
     next_due = special.next_due
     leases = []
-    if take is not None and names is not None:
+    if take is not None:
         if next_due is not None and next_due <= tx.now:
             admission.promote(tx, names.scheduled(tx), special.lane)
             next_due = _next_due(tx)

@@ -65,7 +65,7 @@ from headrace.store.sql import (
 )
 from headrace.store.sql import ticks as ticking
 from headrace.store.sql.codes import STATES
-from headrace.store.sql.take import Names
+from headrace.store.sql.take import NO_NAMES, Names
 from headrace.store.sql.transaction import Redo, Step, Steps, Transaction, in_steps
 from headrace.store.throughput import Throughput
 
@@ -87,7 +87,7 @@ class SqlStore(ABC):
     }
 
     def __init__(self) -> None:
-        self._last_names: tuple[Sequence[str], Names] = ((), Names(()))
+        self._last_names: tuple[Sequence[str], Names] = ((), NO_NAMES)
         self._unrecorded: dict[str, int] = {}
         """By session: the number of the last exchange that was answered without being recorded."""
 
@@ -330,7 +330,7 @@ class SqlStore(ABC):
         steady: int = 0,
         started: Sequence[Ref] = (),
     ) -> Operation[ExchangeReply]:
-        names = None if take is None else self._names(take.queues)
+        names = NO_NAMES if take is None else self._names(take.queues)
         unrecorded = self._unrecorded.get(session, 0)
         return self._exchange(settle.Request(session, number, unrecorded, outcomes, take, names, steady, started))
 

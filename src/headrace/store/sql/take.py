@@ -80,6 +80,9 @@ class Names:
             page = min(2 * page, _PAGE) if len(hits) == len(found) else 1
 
 
+NO_NAMES = Names(())
+
+
 def _fitting(tx: Transaction, pattern: str, statement: str = "ready_queues") -> Iterator[str]:
     """The queues with ready (or other) jobs that fit: from index entry to index entry, however many jobs they have."""
     prefix, fit = literal_part(pattern), matcher(pattern)
