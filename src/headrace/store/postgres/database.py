@@ -325,11 +325,11 @@ class PostgresTransaction(Transaction):
         clauses = _MARK.sub(lambda found: f"{'' if found[0] == '?' else '~ '}${next(numbers)}", clauses)
         return rows_of(self._run((f"{self._texts['snapshot']} {clauses}", given), prepare=False))
 
-    def array(self, numbers: Sequence[Ref]) -> object:
-        return Texts(map(str, numbers)) if numbers and isinstance(numbers[0], str) else Numbers(numbers)
+    def array(self, values: Sequence[Ref]) -> object:
+        return Texts(map(str, values)) if values and isinstance(values[0], str) else Numbers(values)
 
-    def texts(self, texts: Sequence[str]) -> object:
-        return Texts(texts)
+    def texts(self, values: Sequence[str]) -> object:
+        return Texts(values)
 
-    def pairs(self, pairs: Sequence[tuple[str, str]]) -> object:
-        return json.dumps(pairs)
+    def pairs(self, values: Sequence[tuple[str, str]]) -> object:
+        return json.dumps(values)

@@ -130,15 +130,15 @@ class Transaction(ABC):
         """The rows of the statement `snapshot` with these clauses, whose values are question marks."""
 
     @abstractmethod
-    def array(self, numbers: Sequence[Ref]) -> object:
+    def array(self, values: Sequence[Ref]) -> object:
         """Numbers as the one value of a statement that takes many: it reads `json_each(?N)`."""
 
     @abstractmethod
-    def texts(self, texts: Sequence[str]) -> object:
+    def texts(self, values: Sequence[str]) -> object:
         """The same of texts: `json_each(?N/*text*/)`."""
 
     @abstractmethod
-    def pairs(self, pairs: Sequence[tuple[str, str]]) -> object:
+    def pairs(self, values: Sequence[tuple[str, str]]) -> object:
         """The same of pairs of texts, `value ->> 0` and `value ->> 1`: `json_each(?N/*pairs*/)`."""
 
     def row(self, kind: Callable[..., R], name: str, values: tuple[Any, ...] = ()) -> R:

@@ -24,7 +24,6 @@ from headrace.errors import (
     StoreUnavailable,
 )
 from headrace.locks import is_mine
-from headrace.records import Ref
 from headrace.store import forks
 from headrace.store.sql.transaction import Transaction
 from headrace.store.sqlite import guard
@@ -394,11 +393,7 @@ class SqliteTransaction(Transaction):
     def find(self, clauses: str, values: tuple[Any, ...]) -> list[Any]:
         return self._execute(f"{SQL['snapshot']} {clauses}", values).fetchall()
 
-    def array(self, numbers: Sequence[Ref]) -> object:
-        return msgspec.json.encode(numbers).decode()
+    def array(self, values: Sequence[object]) -> object:
+        return msgspec.json.encode(values).decode()
 
-    def texts(self, texts: Sequence[str]) -> object:
-        return msgspec.json.encode(texts).decode()
-
-    def pairs(self, pairs: Sequence[tuple[str, str]]) -> object:
-        return msgspec.json.encode(pairs).decode()
+    texts = pairs = array

@@ -26,15 +26,13 @@ class FileGuard:
 
 
 class FileGuards:
-    """The locked files beside a database; none if it is in memory."""
+    """The locked files beside a database."""
 
     def __init__(self, run_folder: str) -> None:
         self._run_folder = run_folder
 
     def visibly_dead(self, session: str) -> bool:
         """Its guard is there and no process holds it. (Without a guard it is not known.)"""
-        if not self._run_folder:
-            return False
         try:
             descriptor = os.open(_guard_path(self._run_folder, session), os.O_RDWR | os.O_CLOEXEC)
         except OSError:
@@ -48,9 +46,8 @@ class FileGuards:
         return True
 
     def forget(self, session: str) -> None:
-        if self._run_folder:
-            with suppress(OSError):
-                os.unlink(_guard_path(self._run_folder, session))
+        with suppress(OSError):
+            os.unlink(_guard_path(self._run_folder, session))
 
 
 def _guard_path(run_folder: str, session: str) -> str:

@@ -11,29 +11,14 @@ from urllib.parse import parse_qsl, quote, unquote
 import apsw
 
 from headrace.errors import ConfigurationError, StoreReplaced
-from headrace.records import (
-    ExchangeReply,
-    NewJob,
-    Put,
-    Ref,
-    Token,
-)
+from headrace.records import ExchangeReply, NewJob, Put, Ref, Token
 from headrace.store import limits
 from headrace.store.contract import Durability, Guard, NoGuard, Operation, Swept, Waiter
-from headrace.store.facets import (
-    Rows,
-)
-from headrace.store.sql import (
-    batches,
-    events,
-    find,
-    put,
-    settle,
-    sweep,
-)
+from headrace.store.facets import Rows
+from headrace.store.sql import batches, events, find, put, settle, sweep
 from headrace.store.sql.store import SqlStore
 from headrace.store.sql.take import Names, has_work
-from headrace.store.sql.transaction import PutOne, Step, Steps, Transaction, is_plain, plain_row
+from headrace.store.sql.transaction import NoGuards, PutOne, Step, Steps, Transaction, is_plain, plain_row
 from headrace.store.sqlite import queries, within
 from headrace.store.sqlite.database import Database, SqliteTransaction
 from headrace.store.sqlite.liveness import FileGuard, FileGuards
@@ -90,7 +75,7 @@ class SqliteStore(SqlStore):
         )
         self.durability = Durability.NONE if self._db.in_memory else Durability(options["durability"])
         self._run_folder = "" if self._db.in_memory else f"{Path(path).resolve()}-run"
-        self._guards = FileGuards(self._run_folder)
+        self._guards = FileGuards(self._run_folder) if self._run_folder else NoGuards()
         self._wakeups = Wakeups(self._db, "" if self._immutable else self._run_folder, self._find_work)
         self._may_write = not self._immutable
 
@@ -129,7 +114,7 @@ class SqliteStore(SqlStore):
         return answer
 
     def _run_within(self, operation: Within[T]) -> T:
-        tx, step, connection = CallersTransaction(self._guards), Step(operation.work), operation.connection
+        tx, connection = CallersTransaction(self._guards), operation.connection
 
         def wake() -> None:
             with suppress(OSError, ValueError):  # the store was closed meanwhile: the next sweep wakes them
@@ -137,7 +122,7 @@ class SqliteStore(SqlStore):
 
         try:
             answer, committed = within.run(
-                connection, lambda connection: self._work(step, self._begin(connection, tx)), self._db.path
+                connection, lambda connection: self._work(operation, self._begin(connection, tx)), self._db.path
             )
         except apsw.Error as error:
             raise self._db.explain(error) from error
@@ -176,15 +161,16 @@ class SqliteStore(SqlStore):
 
     def put_within(self, connection: object, jobs: Sequence[NewJob]) -> Operation[list[Put]]:
         limits.check_batch(jobs)
-        return Within(within.check(connection, self._db.path), lambda tx: put.put(tx, jobs))
+        return self._within(connection, lambda tx: put.put(tx, jobs))
 
     def known_within(self, connection: object, ids: Sequence[str]) -> Operation[list[bool]]:
-        return Within(
-            within.check(connection, self._db.path), lambda tx: [job is not None for job in find.get(tx, ids)]
-        )
+        return self._within(connection, lambda tx: [job is not None for job in find.get(tx, ids)])
 
     def _complete_within(self, connection: object, lease: tuple[Ref, Token, str], result: bytes | None) -> Within[bool]:
-        return Within(within.check(connection, self._db.path), lambda tx: settle.complete(tx, lease, result))
+        return self._within(connection, lambda tx: settle.complete(tx, lease, result))
+
+    def _within(self, connection: object, work: Callable[[Transaction], T]) -> Within[T]:
+        return Within(within.check(connection, self._db.path), work)
 
     def sql(self, query: str, values: Sequence[Any]) -> Operation[Rows]:
         return Step(lambda tx: queries.run(cast("SqliteTransaction", tx), query, values), writes=False)
@@ -206,13 +192,10 @@ class SqliteStore(SqlStore):
             self._wakeups.note_room(request, reply)
 
         woken = self._wakeups.was_woken(request.session)
-        if woken or request.outcomes or request.started or request.take is None:
-            return Step(lambda tx: settle.exchange(tx, request), then=then)
-        return Step(
-            lambda tx: settle.exchange(tx, request),
-            try_read_only=lambda tx: self._nothing_to_take(tx, request),
-            then=then,
-        )
+        step = Step(lambda tx: settle.exchange(tx, request), then=then)
+        if not (woken or request.outcomes or request.started or request.take is None):
+            step.try_read_only = lambda tx: self._nothing_to_take(tx, request)
+        return step
 
     def _nothing_to_take(self, tx: Transaction, request: settle.Request) -> ExchangeReply | None:
         """An exchange that settles nothing and finds nothing writes nothing. A repeat of it is known all the same."""

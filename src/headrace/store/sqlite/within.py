@@ -9,15 +9,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import apsw
 
 from headrace.errors import ConfigurationError, StoreBusy, StoreReplaced
 from headrace.store.callers import described, kind_of, unknown
-from headrace.store.contract import Operation
-from headrace.store.sql.transaction import Transaction
+from headrace.store.sql.transaction import Step, Transaction
 from headrace.store.sqlite import guard
 from headrace.store.sqlite.database import SqliteTransaction
 from headrace.store.sqlite.guard import REPLACED
@@ -36,14 +35,14 @@ BUSY = (
 )
 
 
-class Within(Operation[T], Generic[T]):
+class Within(Step[T]):
     """An operation to run on a connection of the caller."""
 
-    __slots__ = ("connection", "work")
+    __slots__ = ("connection",)
 
     def __init__(self, connection: apsw.Connection, work: Callable[[Transaction], T]) -> None:
+        super().__init__(work)
         self.connection = connection
-        self.work = work
 
 
 def check(connection: object, path: str) -> apsw.Connection:
