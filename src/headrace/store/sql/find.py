@@ -175,14 +175,6 @@ def _conditions(wanted: Filter) -> tuple[list[str], list[object]]:
     return conditions, values
 
 
-def tags(tx: Transaction, limit: int) -> list[tuple[str, int]]:
-    return [(tag, jobs) for tag, jobs in tx.rows("tags_most", (limit,))]
-
-
-def failures(tx: Transaction, limit: int) -> list[tuple[str, int]]:
-    return [(group, jobs) for group, jobs in tx.rows("failures", (limit,))]
-
-
 def counts(tx: Transaction) -> list[Counts]:
     queues: dict[str, dict[State, int]] = {}
     for queue, state, number in tx.rows("counts"):
@@ -196,10 +188,6 @@ def history(tx: Transaction, job_id: str) -> list[HistoryRecord]:
         return []
     recorded = tx.rows("history_of", (found.seq,)) if found.flags & HISTORY else []
     return complete_history(found.snapshot, [HistoryRecord(*line) for line in recorded], tx.number("max-job-history"))
-
-
-def settings(tx: Transaction) -> dict[str, int]:
-    return dict(tx.rows("settings"))
 
 
 def peek(tx: Transaction, queue: str, limit: int) -> list[Snapshot]:

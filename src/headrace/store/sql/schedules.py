@@ -63,10 +63,6 @@ def schedules(tx: Transaction, names: Sequence[str] | None, after: str, limit: i
     return _look(tx, tx.rows("schedule_page", (after, limit + 1)), limit)
 
 
-def delete_schedule(tx: Transaction, name: str) -> bool:
-    return tx.change("schedule_delete", (name,)) > 0
-
-
 def due_schedules(tx: Transaction, limit: int) -> ScheduleLook:
     return replace(_look(tx, tx.rows("schedule_due", (tx.now, limit + 1)), limit), next_tick=next_tick(tx))
 

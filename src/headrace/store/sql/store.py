@@ -200,7 +200,7 @@ class SqlStore(ABC):
         return in_steps(lambda tx, some: edit.tag(tx, some, add, remove), ids)
 
     def tags(self, limit: int = 50) -> Operation[list[tuple[str, int]]]:
-        return Step(lambda tx: find.tags(tx, limit), writes=False)
+        return Step(lambda tx: tx.rows("tags_most", (limit,)), writes=False)
 
     def track(self, ids: Sequence[str], on: bool = True) -> Operation[list[bool]]:
         return in_steps(lambda tx, some: edit.track(tx, some, on), ids)
@@ -218,7 +218,7 @@ class SqlStore(ABC):
         return Step(lambda tx: audit.read(tx, limit, before), writes=False)
 
     def settings(self) -> Operation[dict[str, int]]:
-        return Step(find.settings, writes=False)
+        return Step(lambda tx: dict(tx.rows("settings")), writes=False)
 
     def set_settings(self, changes: dict[str, int | None]) -> Operation[None]:
         valid = checked(changes)
@@ -233,7 +233,7 @@ class SqlStore(ABC):
         return Step(stats.throughput, writes=False)
 
     def failures(self, limit: int = 50) -> Operation[list[tuple[str, int]]]:
-        return Step(lambda tx: find.failures(tx, limit), writes=False)
+        return Step(lambda tx: tx.rows("failures", (limit,)), writes=False)
 
     def failure_times(self, groups: Sequence[str]) -> Operation[list[FailureTimes]]:
         return Step(lambda tx: failing.times(tx, groups), writes=False)
@@ -404,7 +404,7 @@ class SqlStore(ABC):
         return Step(lambda tx: schedules.schedules(tx, names, after, limit), writes=False)
 
     def delete_schedule(self, name: str) -> Operation[bool]:
-        return Step(lambda tx: schedules.delete_schedule(tx, name))
+        return Step(lambda tx: tx.change("schedule_delete", (name,)) > 0)
 
     def due_schedules(self, limit: int = 100) -> Operation[ScheduleLook]:
         return Step(lambda tx: schedules.due_schedules(tx, limit), writes=False)
