@@ -43,6 +43,19 @@ from headrace.store.sqlite.statements import SQL
 T = TypeVar("T")
 
 READ, WRITE = "BEGIN", "BEGIN IMMEDIATE"
+MEANINGS: tuple[tuple[type[apsw.Error], type[StoreError], str], ...] = (
+    (apsw.BusyError, StoreBusy, BUSY),
+    (apsw.LockedError, StoreBusy, BUSY),
+    (apsw.FullError, StoreFull, "{}: the disk (or the database's size limit) is full. Nothing was written; free some "
+     "space."),
+    (apsw.ReadOnlyError, StoreReadOnly, "{} cannot be written to. Check who owns it and its -wal and -shm files."),
+    (apsw.NotADBError, StoreCorrupt, "{} is not a SQLite database."),
+    (apsw.CorruptError, StoreCorrupt, "{} is damaged ({}). Stop all workers and restore it from a backup."),
+    (apsw.CantOpenError, StoreUnavailable, "Cannot open {}: check that its folder exists and that you may write "
+     "there."),
+    (apsw.IOError, StoreUnavailable, "{}: the disk reports an error ({})."),
+)  # fmt: skip
+"""What errors of SQLite mean, in words, with the file's path and what SQLite says."""
 
 
 class Connection(apsw.Connection):
@@ -313,24 +326,9 @@ class Database:
 
     def explain(self, error: apsw.Error) -> StoreError:
         """What an error of SQLite means."""
-        where = self.path
-        if isinstance(error, apsw.BusyError | apsw.LockedError):
-            return StoreBusy(BUSY.format(where))
-        if isinstance(error, apsw.FullError):
-            return StoreFull(
-                f"{where}: the disk (or the database's size limit) is full. Nothing was written; free some space."
-            )
-        if isinstance(error, apsw.ReadOnlyError):
-            return StoreReadOnly(f"{where} cannot be written to. Check who owns it and its -wal and -shm files.")
-        if isinstance(error, apsw.NotADBError):
-            return StoreCorrupt(f"{where} is not a SQLite database.")
-        if isinstance(error, apsw.CorruptError):
-            return StoreCorrupt(f"{where} is damaged ({error}). Stop all workers and restore it from a backup.")
-        if isinstance(error, apsw.CantOpenError):
-            return StoreUnavailable(f"Cannot open {where}: check that its folder exists and that you may write there.")
-        if isinstance(error, apsw.IOError):
-            return StoreUnavailable(f"{where}: the disk reports an error ({error}).")
-        return StoreError(f"{where}: {error}")
+        found = ((kind, words) for errors, kind, words in MEANINGS if isinstance(error, errors))
+        kind, words = next(found, (StoreError, "{}: {}"))
+        return kind(words.format(self.path, error))
 
     def close(self, hold: Hold | None = None) -> None:
         """Close what is idle. (Operations in flight in other threads close theirs when they end.)"""

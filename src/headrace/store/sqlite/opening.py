@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
 from pathlib import Path
 from threading import get_ident
 
@@ -17,9 +16,7 @@ from headrace.store.sqlite.statements import SQL
 
 APPLICATION_ID = 0x68_72_63_65  # "hrce": what `file jobs.db` shows, and how we know a file as ours
 SCHEMA_VERSION = 2
-MIGRATIONS: dict[int, Callable[[apsw.Connection], None]] = {
-    1: lambda connection: connection.execute(SQL["migrate_1"]).close(),
-}
+MIGRATIONS = {1: SQL["migrate_1"]}
 """From a version to the next, each run inside the transaction that records it."""
 
 LOG_PAGES = 7_500
@@ -148,7 +145,7 @@ def migrate(connection: apsw.Connection) -> None:
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     else:
         for step in range(version, SCHEMA_VERSION):
-            MIGRATIONS[step](connection)
+            connection.execute(MIGRATIONS[step]).close()
     connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
 

@@ -61,8 +61,9 @@ class SqliteStore(SqlStore):
     ) -> None:
         super().__init__()
         path, options = _parse(url)
+        _, mark, query = url.partition("?")
         # Absolute, as it is handed to processes that may run in another folder.
-        self.url = url if path == ":memory:" else f"sqlite:///{quote(str(Path(path).resolve()))}{_query(url)}"
+        self.url = url if path == ":memory:" else f"sqlite:///{quote(str(Path(path).resolve()))}{mark}{query}"
         self._clock = clock or SystemClock()
         self._overrides = sweep.Overrides(keep_done, keep_failed, keep_count, sweep.Surplus())
         self._immutable = options["immutable"] == "1"
@@ -234,10 +235,6 @@ class SqliteStore(SqlStore):
 
     def job_waiter(self, job_id: str) -> Waiter:
         return self._wakeups.waiter(CLIENT, job_key(job_id), lambda: self._look(lambda tx: find.has_ended(tx, job_id)))
-
-
-def _query(url: str) -> str:
-    return "".join(url.partition("?")[1:])
 
 
 def _parse(url: str) -> tuple[str, dict[str, str]]:
