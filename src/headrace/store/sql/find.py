@@ -43,18 +43,6 @@ class Found(NamedTuple):
     snapshot: Snapshot
 
 
-class StoredExpiry(NamedTuple):
-    """A row of `expiry`."""
-
-    moment: int | None
-    patience: int | None
-    at: int | None
-
-    @property
-    def definition(self) -> Expiry:
-        return Expiry(self.moment, self.patience)
-
-
 def by_id(tx: Transaction, job_id: str) -> Found | None:
     for row in tx.find("WHERE job.id = ?", (job_id,)):
         return _found(tx, *row)
@@ -93,7 +81,7 @@ def _found(
         after=() if relation is None else relation.ids,
         if_failed=IfFailed.FAIL if relation is None else _POLICIES[relation.if_failed],
         lane=laned(tx, seq).definition if flags & LANED else None,
-        expires=tx.row(StoredExpiry, "expiry_get", (seq,)).definition if flags & EXPIRES else None,
+        expires=tx.row(Expiry, "expiry_get", (seq,)) if flags & EXPIRES else None,
     )  # fmt: skip
     return Found(seq, flags, snapshot)
 

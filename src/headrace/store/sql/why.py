@@ -35,7 +35,7 @@ def circumstances(tx: Transaction, job_id: str) -> Circumstances | None:
         lane=None if job.lane is None else lanes.snapshot(tx, job.queue, job.lane.key),
         ahead=None if job.lane is None else lanes.ahead(tx, found.seq),
         listeners=tuple(sorted(listeners(tx, job.queue, job.task))[: limits.SHOWN]),
-        expires=tx.row(find.StoredExpiry, "expiry_get", (found.seq,)).at if found.flags & EXPIRES else None,
+        expires=tx.value("expires_at", (found.seq,)) if found.flags & EXPIRES else None,
         block=blocks.find(tx, job.task),
     )
 

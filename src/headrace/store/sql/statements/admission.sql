@@ -61,8 +61,12 @@ INSERT INTO expiry (job, moment, patience, at) VALUES (?1, ?2, ?3, ?4)
 ON CONFLICT (job) DO UPDATE SET moment = excluded.moment, patience = excluded.patience, at = excluded.at
 
 -- name: expiry_get
--- The same, of a job.
-SELECT moment, patience, at FROM expiry WHERE job = ?1
+-- The same, of a job, as it was asked for.
+SELECT moment, patience FROM expiry WHERE job = ?1
+
+-- name: expires_at
+-- When that is.
+SELECT at FROM expiry WHERE job = ?1
 
 -- name: expiry_begin
 -- A job waits, and is due then (null: when other jobs have ended).
