@@ -68,7 +68,7 @@ def test_a_transaction_that_is_rolled_back_leaves_no_gap(store: PostgresStore) -
         raise LookupError
 
     with pytest.raises(LookupError):
-        store.database.write(work, store._guards)
+        store.database.write(work)
     (job,) = jobs()
     store.run(store.put([job]))
     found, _, missed = read(store, cursor)

@@ -110,9 +110,9 @@ def test_a_transaction_that_the_server_ends_is_done_again(
     if name == "transaction_timeout" and stranger.info.server_version < 170_000:
         pytest.skip("transaction_timeout is of PostgreSQL 17")
     store = hasty(**{name: "500ms"})
-    assert store.database.write(slowly(stranger, 1), store._guards) == "done"
+    assert store.database.write(slowly(stranger, 1)) == "done"
     with pytest.raises(StoreBusy, match=f"{SETTINGS[name]}.*ALTER ROLE"):
-        store.database.write(slowly(stranger, 3), store._guards)
+        store.database.write(slowly(stranger, 3))
 
 
 def test_a_statement_that_takes_too_long(

@@ -199,7 +199,7 @@ def test_the_clock_is_read_after_the_locks(store: PostgresStore) -> None:
 def test_a_transaction_that_others_are_always_in_the_way_of_is_given_up(store: PostgresStore, code: str) -> None:
     fail = f"DO $$ BEGIN RAISE EXCEPTION 'in the way' USING ERRCODE = '{code}'; END $$"
     with pytest.raises(StoreBusy, match=r"other transactions were in the way again and again \(in the way\)"):
-        store.database.write(lambda tx: tx.wire.query(fail), store._guards)
+        store.database.write(lambda tx: tx.wire.query(fail))
     assert store.database.repeated == ATTEMPTS - 1 == 9
 
 
@@ -216,7 +216,7 @@ def test_deadlocks_are_repeated_and_counted(store: PostgresStore) -> None:
             tx.rows("session_get", (second.id,))
             return "done"
 
-        rule = Aside(lambda: store.database.write(work, store._guards))
+        rule = Aside(lambda: store.database.write(work))
         wait_until(lambda: waiting(stranger) == 1)
         blocked = Aside(lambda: stranger.execute("SELECT 1 FROM session WHERE id = $1 FOR UPDATE", (first.id,)))
         wait_until(lambda: store.database.repeated > 0)

@@ -93,7 +93,7 @@ def test_a_process_that_stops_within_a_transaction_holds_up_the_others_for_a_bou
             began[0].answer()
         tx.execute("setting_set", ("jobs-history", 1))
 
-    frozen.database.write(work, frozen._guards)
+    frozen.database.write(work)
     assert len(began) > 1  # on a busy machine the second may be too slow as well
     for aside in began:
         aside.answer()
@@ -220,4 +220,4 @@ def test_a_connection_that_breaks_as_it_commits_may_have_done_it(store: Postgres
             assert waiting(stranger) == 0
 
     with pytest.raises(MaybeApplied, match="It may or may not have been done"):
-        store.database.write(work, store._guards)
+        store.database.write(work)

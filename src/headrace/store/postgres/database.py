@@ -28,7 +28,7 @@ from headrace.store.postgres.address import Address
 from headrace.store.postgres.arrays import Numbers, Texts
 from headrace.store.postgres.statements import PUTS, READING, RULES, SETS, WRITING
 from headrace.store.postgres.wire import Statement, Statements, Wire, rows_of
-from headrace.store.sql.transaction import Ahead, Guards, Outdated, Transaction, Use, expect_nothing
+from headrace.store.sql.transaction import Ahead, Outdated, Transaction, Use, expect_nothing
 from headrace.values.clock import Clock
 from headrace.values.glob import as_regex
 
@@ -169,26 +169,26 @@ class Database:
 
     # -- transactions --
 
-    def write(self, work: Work[T], guards: Guards, keys: Sequence[str] = (), ahead: Ahead = expect_nothing) -> T:
+    def write(self, work: Work[T], keys: Sequence[str] = (), ahead: Ahead = expect_nothing) -> T:
         """Do some work, which reads this `ahead`, with the rules' lock, and before that the locks of unique keys."""
         locking: Statements = ()
         if keys:  # a twin in a caller's open transaction is waited for before this one has a lock that others wait for
             wait, back = ((f"SET LOCAL lock_timeout TO {value}", ()) for value in (self.unique_wait, 0))
             locking = self._settled, wait, ("SELECT lock_keys($1)", (Texts(keys),)), back
         begin = ("BEGIN", ()), *locking, self._settled_and_locked, self._facts
-        return self._transact(begin, WRITING, work, guards, ahead)
+        return self._transact(begin, WRITING, work, ahead)
 
-    def read(self, work: Work[T], guards: Guards) -> T:
+    def read(self, work: Work[T]) -> T:
         """Do some work in a transaction that reads: one consistent view, and no writer waits."""
-        return self._transact(self._begin_reading, READING, work, guards, expect_nothing)
+        return self._transact(self._begin_reading, READING, work, expect_nothing)
 
-    def _transact(self, begin: Statements, texts: dict[str, str], work: Work[T], guards: Guards, ahead: Ahead) -> T:
+    def _transact(self, begin: Statements, texts: dict[str, str], work: Work[T], ahead: Ahead) -> T:
         committing = False
 
         def inside(wire: Wire) -> T:
             nonlocal committing
             committing = False
-            tx = PostgresTransaction(guards, self, wire, texts)
+            tx = PostgresTransaction(self, wire, texts)
             ahead(tx)
             tx.begin(begin)
             answer = work(tx)
@@ -244,8 +244,8 @@ class PostgresTransaction(Transaction):
     arrived: bool
     """Jobs that callers have put in transactions of theirs wait for the rules."""
 
-    def __init__(self, guards: Guards, database: Database, wire: Wire, texts: dict[str, str]) -> None:
-        super().__init__(guards)
+    def __init__(self, database: Database, wire: Wire, texts: dict[str, str]) -> None:
+        super().__init__()
         self.database = database
         self.wire = wire
         self._texts = texts

@@ -21,7 +21,7 @@ from headrace.store.postgres.wire import rows_of
 from headrace.store.sql import settle
 from headrace.store.sql.settle import Request
 from headrace.store.sql.take import BESIDE, flags_of, leases, queue_of
-from headrace.store.sql.transaction import Guards, Step, Transaction
+from headrace.store.sql.transaction import Step, Transaction
 
 Told: TypeAlias = tuple[int | None, int | None]
 """When the next job falls due and the next schedule ticks, as a worker's last exchange was told."""
@@ -73,7 +73,7 @@ def _or_not(database: Database, name: str, values: tuple[Any, ...]) -> PGresult 
         raise
 
 
-def exchange(database: Database, step: Exchange, guards: Guards) -> tuple[ExchangeReply, bool] | tuple[()] | None:
+def exchange(database: Database, step: Exchange) -> tuple[ExchangeReply, bool] | tuple[()] | None:
     """The reply, and whether it was recorded. Empty, as queues are more than plain, or None: the rules have to.
 
     One that was asked is recorded: from then on no put can answer it.
@@ -92,11 +92,11 @@ def exchange(database: Database, step: Exchange, guards: Guards) -> tuple[Exchan
     rows.sort()  # by priority, due and seq, with which a row begins
     if len(wanted[0]) > 1:
         rows.sort(key=lambda row: wanted[0].index(queue_of(row)))
-    taken = _leases(database, rows, guards)
+    taken = _leases(database, rows)
     return ExchangeReply([Verdict.OK] * len(outcomes), taken, now, next_due, next_tick), bool(recorded)
 
 
-def _leases(database: Database, rows: list[Any], guards: Guards) -> list[Lease]:
+def _leases(database: Database, rows: list[Any]) -> list[Lease]:
     if any(flags & BESIDE for flags in map(flags_of, rows)):
-        return database.read(lambda tx: leases(tx, rows), guards)
+        return database.read(lambda tx: leases(tx, rows))
     return leases(cast("Transaction", None), rows)  # nothing needs to be looked up

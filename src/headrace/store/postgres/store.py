@@ -29,7 +29,7 @@ from headrace.store.sql import batches, find, settle, sweep
 from headrace.store.sql.sessions import Stops
 from headrace.store.sql.store import SqlStore
 from headrace.store.sql.take import Names, has_work
-from headrace.store.sql.transaction import NoGuards, Step, Transaction, is_plain
+from headrace.store.sql.transaction import Step, Transaction, is_plain
 from headrace.store.urls import HiddenUrl
 from headrace.values.clock import Clock, SystemClock
 
@@ -69,7 +69,6 @@ class PostgresStore(SqlStore):
         lending = None if pool is None else Pool(pool)
         self.database = Database(address, None if isinstance(clock, SystemClock) else clock, lending)
         self._overrides = sweep.Overrides(keep_done, keep_failed, keep_count, sweep.Surplus())
-        self._guards = NoGuards()
         self._wakeups = Wakeups(self.database, self._wake_for_work)
         try:
             self._place = opening.migrate(self.database)
@@ -123,11 +122,11 @@ class PostgresStore(SqlStore):
         return calling.Call(f"{self.database.quoted}.{operation.function}", document)
 
     def _read(self, work: Callable[[Transaction], T], *, listened: bool = False) -> T:
-        found = self.database.read(lambda tx: None if tx.arrived else (work(tx),), self._guards)
+        found = self.database.read(lambda tx: None if tx.arrived else (work(tx),))
         if found is None:
             with suppress(StoreReadOnly):
                 self._write(Step(lambda _: None))  # brings in what has arrived
-            found = self.database.read(lambda tx: (work(tx),), self._guards)
+            found = self.database.read(lambda tx: (work(tx),))
         return found[0]
 
     def _write(self, step: Step[T]) -> T:
@@ -137,7 +136,7 @@ class PostgresStore(SqlStore):
             return self._work(step, tx)
 
         try:
-            return self.database.write(work, self._guards, step.keys, step.ahead)
+            return self.database.write(work, step.keys, step.ahead)
         except StoreBusy as error:
             if step.keys and isinstance(error.__cause__, LockNotAvailable):
                 raise UniqueBusy(within.BUSY) from error
@@ -181,7 +180,7 @@ class PostgresStore(SqlStore):
 
     def _exchange(self, request: settle.Request) -> Operation[ExchangeReply]:
         def attempt() -> ExchangeReply | None:
-            done = plain.exchange(self.database, step, self._guards)
+            done = plain.exchange(self.database, step)
             if not done:
                 self._by_rules = 0 if done is None else 7  # the queues are more than plain, and will be for a while
                 return None

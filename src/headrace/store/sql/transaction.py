@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from itertools import compress
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from headrace.errors import HeadraceError, SessionGone, StaleRequest
 from headrace.records import Charge, IfFailed, NewJob, Outcome, Put, Ref
@@ -29,24 +29,21 @@ INLINE = 1_000
 """Values up to this many bytes are carried along in the job's row."""
 
 
-class Guards(Protocol):
-    """Tells whether the process behind a session lives, where that can be seen."""
+class Guards:
+    """Tells whether the process behind a session lives, where that can be seen.
+
+    Here no process sees the death of another: a supervisor does, and closes its sessions; else they expire.
+    """
 
     def visibly_dead(self, session: str) -> bool:
         """Its process is gone for certain."""
+        return False
 
     def forget(self, session: str) -> None:
         """The session is closed."""
 
 
-class NoGuards:
-    """Where no process sees the death of another: a supervisor does, and closes its sessions; else they expire."""
-
-    def visibly_dead(self, session: str) -> bool:
-        return False
-
-    def forget(self, session: str) -> None:
-        pass
+NO_GUARDS = Guards()
 
 
 class Transaction(ABC):
@@ -74,7 +71,7 @@ class Transaction(ABC):
     clock_restarts = True
     """Whether the steady clock begins anew with the machine, so that a time ahead of it is from before that."""
 
-    def __init__(self, guards: Guards) -> None:
+    def __init__(self, guards: Guards = NO_GUARDS) -> None:
         self.guards = guards
         self.queues: dict[str, int] = {}
         """Queues that may have work now, or sooner than was known, and how many workers should look."""

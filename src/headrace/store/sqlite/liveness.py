@@ -7,6 +7,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+from headrace.store.sql.transaction import Guards
 from headrace.store.sqlite.guard import make_run_folder
 
 
@@ -25,7 +26,7 @@ class FileGuard:
         os.close(self._descriptor)
 
 
-class FileGuards:
+class FileGuards(Guards):
     """The locked files beside a database."""
 
     def __init__(self, run_folder: str) -> None:

@@ -18,7 +18,7 @@ from headrace.store.facets import Rows
 from headrace.store.sql import batches, events, find, put, settle, sweep
 from headrace.store.sql.store import SqlStore
 from headrace.store.sql.take import Names, has_work
-from headrace.store.sql.transaction import NoGuards, PutOne, Step, Steps, Transaction, is_plain, plain_row
+from headrace.store.sql.transaction import Guards, PutOne, Step, Steps, Transaction, is_plain, plain_row
 from headrace.store.sqlite import queries, within
 from headrace.store.sqlite.database import Database, SqliteTransaction
 from headrace.store.sqlite.liveness import FileGuard, FileGuards
@@ -76,7 +76,7 @@ class SqliteStore(SqlStore):
         )
         self.durability = Durability.NONE if self._db.in_memory else Durability(options["durability"])
         self._run_folder = "" if self._db.in_memory else f"{Path(path).resolve()}-run"
-        self._guards = FileGuards(self._run_folder) if self._run_folder else NoGuards()
+        self._guards = FileGuards(self._run_folder) if self._run_folder else Guards()
         self._wakeups = Wakeups(self._db, "" if self._immutable else self._run_folder, self._find_work)
         self._may_write = not self._immutable
 
