@@ -49,7 +49,6 @@ class PostgresStore(SqlStore):
     the store's settings say.
     """
 
-    put_at_once = None
     url = HiddenUrl()
 
     def __init__(
@@ -62,13 +61,12 @@ class PostgresStore(SqlStore):
         keep_failed: int | None = None,
         keep_count: int | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(keep_done, keep_failed, keep_count)
         self.url = url
         address = parse(url)
         self.schema = address.schema
         lending = None if pool is None else Pool(pool)
         self.database = Database(address, None if isinstance(clock, SystemClock) else clock, lending)
-        self._overrides = sweep.Overrides(keep_done, keep_failed, keep_count, sweep.Surplus())
         self._wakeups = Wakeups(self.database, self._wake_for_work)
         try:
             self._place = opening.migrate(self.database)
@@ -213,7 +211,7 @@ class PostgresStore(SqlStore):
         clock = self.database.clock
 
         def work(tx: Transaction) -> Swept:
-            swept = sweep.sweep(tx, self._overrides)
+            swept = sweep.sweep(tx, self._retention)
             if swept.more:
                 tx.execute("sweep_again")
             return swept
@@ -224,7 +222,7 @@ class PostgresStore(SqlStore):
                 return self._run(Step(sweep.swept_already, writes=False))
             return None
 
-        nothing = partial(sweep.nothing_to_sweep, overrides=self._overrides)
+        nothing = partial(sweep.nothing_to_sweep, retention=self._retention)
         step = Step(work, try_read_only=nothing, then=lambda _: self._wake_for_work())
         step.attempt = attempt
         return step

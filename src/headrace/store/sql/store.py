@@ -77,6 +77,7 @@ class SqlStore(ABC):
 
     leases_in_jobs = False
     in_process = False
+    put_at_once = None
     batch = 500
     facets = CORE_FACETS | {
         Facet.TAGS, Facet.STATISTICS, Facet.SETTINGS, Facet.RELATIONS, Facet.LANES, Facet.QUEUES, Facet.EDIT,
@@ -86,7 +87,8 @@ class SqlStore(ABC):
         "history-memory": "history-memory bounds the memory that ended jobs take on a Redis server, not a database.",
     }
 
-    def __init__(self) -> None:
+    def __init__(self, keep_done: int | None, keep_failed: int | None, keep_count: int | None) -> None:
+        self._retention = sweep.Retention(keep_done, keep_failed, keep_count)
         self._last_names: tuple[Sequence[str], Names] = ((), NO_NAMES)
         self._unrecorded: dict[str, int] = {}
         """By session: the number of the last exchange that was answered without being recorded."""

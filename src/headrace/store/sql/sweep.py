@@ -35,17 +35,29 @@ EXACT = 10_000
 """Up to so many done jobs are counted at each sweep. Of more, a tenth may be kept beyond the number to keep."""
 
 
-class Surplus:
-    """Knows the time before which done jobs are beyond the number to keep.
+class Retention:
+    """For how long ended jobs are kept. What a store was opened with goes before its settings: milliseconds, and how
+    many."""
 
-    To find it takes a walk along as many jobs as are kept, so it is not found anew before a tenth as many have ended.
-    """
-
-    def __init__(self) -> None:
+    def __init__(self, keep_done: int | None, keep_failed: int | None, keep_count: int | None) -> None:
+        self._keep_done, self._keep_failed, self._keep_count = keep_done, keep_failed, keep_count
         self._count = -1
         self._newest = self._before = 0
 
-    def before(self, tx: Transaction, count: int) -> int:
+    def bounds(self, tx: Transaction) -> _Bounds:
+        count = tx.number("jobs-history-count") if self._keep_count is None else self._keep_count
+        surplus = self._surplus_before(tx, count)
+        keep_done = tx.number("jobs-history") if self._keep_done is None else self._keep_done
+        keep_failed = tx.number("failed-history") if self._keep_failed is None else self._keep_failed
+        failed = tx.now - keep_failed
+        done = max(tx.now - keep_done, min(tx.now - RESULTS_KEPT, surplus))
+        return _Bounds({DONE: done, FAILED: failed, CANCELLED: failed}, surplus)
+
+    def _surplus_before(self, tx: Transaction, count: int) -> int:
+        """The time before which done jobs are beyond the number to keep.
+
+        To find it takes a walk along as many as are kept, so it is not found anew before a tenth as many have ended.
+        """
         if count <= 0:
             return 1 << 62
         if count <= EXACT:
@@ -56,15 +68,6 @@ class Surplus:
             self._newest = tx.maybe_value("surplus_before", (0,)) or 0
             self._count = count
         return self._before
-
-
-class Overrides(NamedTuple):
-    """What a store was opened with, in place of its settings: milliseconds, and how many. And what it remembers."""
-
-    keep_done: int | None
-    keep_failed: int | None
-    keep_count: int | None
-    surplus: Surplus
 
 
 PURGE_STEP = 500
@@ -84,16 +87,6 @@ class _Bounds(NamedTuple):
 
     before: dict[int, int]
     surplus: int
-
-
-def _bounds(tx: Transaction, overrides: Overrides) -> _Bounds:
-    count = tx.number("jobs-history-count") if overrides.keep_count is None else overrides.keep_count
-    surplus = overrides.surplus.before(tx, count)
-    keep_done = tx.number("jobs-history") if overrides.keep_done is None else overrides.keep_done
-    keep_failed = tx.number("failed-history") if overrides.keep_failed is None else overrides.keep_failed
-    failed = tx.now - keep_failed
-    done = max(tx.now - keep_done, min(tx.now - RESULTS_KEPT, surplus))
-    return _Bounds({DONE: done, FAILED: failed, CANCELLED: failed}, surplus)
 
 
 class _Ended(NamedTuple):
@@ -226,11 +219,11 @@ def _forgotten_before(tx: Transaction) -> int:
     return tx.now - max(tx.number(name) for name in ("max-worker-age", "jobs-history", "failed-history"))
 
 
-def nothing_to_sweep(tx: Transaction, overrides: Overrides) -> Swept | None:
+def nothing_to_sweep(tx: Transaction, retention: Retention) -> Swept | None:
     """Asked first, in a read transaction: an idle worker writes nothing."""
     if table.dead(tx):
         return None
-    bounds = _bounds(tx, overrides)
+    bounds = retention.bounds(tx)
     if not all(_nothing_to_purge(tx, state, bounds) for state in _RETAINED) or not _no_surplus(tx, bounds):
         return None
     if _results_to_drop(tx) is not None or batches.left_behind(tx) is not None:
@@ -265,7 +258,7 @@ def _follow_up(tx: Transaction, given_back: list[str]) -> list[str]:
     return given_back
 
 
-def sweep(tx: Transaction, overrides: Overrides) -> Swept:
+def sweep(tx: Transaction, retention: Retention) -> Swept:
     closed = returned = purged = 0
     more = _expire(tx)
     for session_id in table.dead(tx):
@@ -284,7 +277,7 @@ def sweep(tx: Transaction, overrides: Overrides) -> Swept:
         more = more or len(given_back) >= table.LEASES_AT_ONCE
     if returned:
         queues.room_made(tx)
-    bounds = _bounds(tx, overrides)
+    bounds = retention.bounds(tx)
     for gone, some_left in (*(_purge(tx, state, bounds) for state in _RETAINED), _purge_surplus(tx, bounds)):
         purged += gone
         more |= some_left

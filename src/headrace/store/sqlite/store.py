@@ -46,7 +46,6 @@ class SqliteStore(SqlStore):
     """
 
     in_process = True
-    put_at_once = None
 
     def __init__(
         self,
@@ -59,13 +58,12 @@ class SqliteStore(SqlStore):
         pragmas: dict[str, int] | None = None,
         mount_table: str = "/proc/self/mounts",
     ) -> None:
-        super().__init__()
+        super().__init__(keep_done, keep_failed, keep_count)
         path, options = _parse(url)
         _, mark, query = url.partition("?")
         # Absolute, as it is handed to processes that may run in another folder.
         self.url = url if path == ":memory:" else f"sqlite:///{quote(str(Path(path).resolve()))}{mark}{query}"
         self._clock = clock or SystemClock()
-        self._overrides = sweep.Overrides(keep_done, keep_failed, keep_count, sweep.Surplus())
         self._immutable = options["immutable"] == "1"
         self._db = Database(
             path,
@@ -189,11 +187,8 @@ class SqliteStore(SqlStore):
         return NoGuard()
 
     def _exchange(self, request: settle.Request) -> Operation[ExchangeReply]:
-        def then(reply: ExchangeReply) -> None:
-            self._wakeups.note_room(request, reply)
-
         woken = self._wakeups.was_woken(request.session)
-        step = Step(lambda tx: settle.exchange(tx, request), then=then)
+        step = Step(lambda tx: settle.exchange(tx, request), then=lambda reply: self._wakeups.note_room(request, reply))
         if not (woken or request.outcomes or request.started or request.take is None):
             step.try_read_only = lambda tx: self._nothing_to_take(tx, request)
         return step
@@ -219,10 +214,10 @@ class SqliteStore(SqlStore):
                 return sweep.swept_already(tx)
             begun = True
             self._wakeups.times.swept = tx.steady  # before it is done: no other process begins meanwhile
-            return sweep.nothing_to_sweep(tx, self._overrides)
+            return sweep.nothing_to_sweep(tx, self._retention)
 
         def work(tx: Transaction) -> Swept:
-            swept = sweep.sweep(tx, self._overrides)
+            swept = sweep.sweep(tx, self._retention)
             if swept.more:
                 self._wakeups.times.swept = 0
             return swept
