@@ -9,14 +9,7 @@ from headrace.records import Charge, ExchangeReply, Kind, Outcome, Ref, Report, 
 from headrace.store.contract import Reported
 from headrace.store.sql import admission, dependents, queues, schedules
 from headrace.store.sql import take as taking
-from headrace.store.sql.codes import (
-    COMPLETED,
-    DONE,
-    HOOKED,
-    LARGE_RESULT,
-    RESULT,
-    UPDATED,
-)
+from headrace.store.sql.codes import COMPLETED, DONE, HOOKED, LARGE_RESULT, RESULT, UPDATED
 from headrace.store.sql.outcomes import Holder, data_to_compare, load, settle
 from headrace.store.sql.sessions import mark_started
 from headrace.store.sql.take import Names
@@ -34,7 +27,6 @@ from headrace.store.sql.transaction import (
 )
 from headrace.store.sql.working_set import WorkingSet
 
-VERDICTS = tuple(Verdict)
 FEW = 4
 """Fewer jobs that began and ended in the same milliseconds are settled one by one: a list costs more than these."""
 
@@ -114,8 +106,8 @@ def exchange(tx: Transaction, request: Request, *, one_by_one: bool = False) -> 
         seen = None, None  # what it still holds goes to others all the same
     if is_repeat(session, number):
         if None not in seen:
-            tx.execute("session_seen", (session.seq, *seen))
-        verdicts = [VERDICTS[code] for code in session.answer]
+            tx.execute("session_renew", (session.seq, *seen, None))
+        verdicts = [Verdict(code) for code in session.answer]
         leases = taking.again(tx, (session.seq, number), take)
         unreleased = bool(tx.rows("ended_some", (1,)))
         return ExchangeReply(verdicts, leases, tx.now, _next_due(tx, unreleased), schedules.next_tick(tx))
@@ -306,7 +298,7 @@ def report(
 ) -> list[Reported]:
     session = _answered(find_session(tx, session_id), unrecorded)
     if is_repeat(session, number):
-        tx.execute("session_seen", (session.seq, tx.steady, tx.now))
+        tx.execute("session_renew", (session.seq, tx.steady, tx.now, None))
         return [Reported(code) for code in session.answer]
     with WorkingSet(tx) as work:
         work.load(entry.ref for entry in reports)

@@ -64,19 +64,19 @@ class SqliteStore(SqlStore):
         # Absolute, as it is handed to processes that may run in another folder.
         self.url = url if path == ":memory:" else f"sqlite:///{quote(str(Path(path).resolve()))}{mark}{query}"
         self._clock = clock or SystemClock()
-        self._immutable = options["immutable"] == "1"
+        immutable = options["immutable"] == "1"
         self._db = Database(
             path,
             full_sync=options["durability"] == Durability.HOST,
-            immutable=self._immutable,
+            immutable=immutable,
             pragmas=pragmas,
             mount_table=mount_table,
         )
         self.durability = Durability.NONE if self._db.in_memory else Durability(options["durability"])
         self._run_folder = "" if self._db.in_memory else f"{Path(path).resolve()}-run"
         self._guards = FileGuards(self._run_folder) if self._run_folder else Guards()
-        self._wakeups = Wakeups(self._db, "" if self._immutable else self._run_folder, self._find_work)
-        self._may_write = not self._immutable
+        self._wakeups = Wakeups(self._db, "" if immutable else self._run_folder, self._find_work)
+        self._may_write = not immutable
 
     # -- running --
 

@@ -12,12 +12,8 @@ INSERT INTO session (id, info, name, timeout, opened, seen, seen_at, number, ans
 -- What a session says about itself.
 UPDATE session SET info = ?2 WHERE id = ?1
 
--- name: session_seen
--- A session has asked something again.
-UPDATE session SET seen = ?2, seen_at = ?3 WHERE seq = ?1
-
 -- name: session_renew
--- Renew a session, and what its process takes, if that is known.
+-- A session is alive. What its process takes is renewed if it is known.
 UPDATE session SET seen = ?2, seen_at = ?3, memory = coalesce(?4, memory) WHERE seq = ?1
 
 -- name: session_stop
