@@ -141,7 +141,7 @@ def go_on(tx: Transaction, session_id: str) -> list[str]:
 def sessions(tx: Transaction) -> list[SessionSnapshot]:
     """All open sessions, dead ones that await their sweep included."""
     snapshots = []
-    for _, session_id, info, timeout, opened, seen, seen_at, running, memory, stop in tx.rows("sessions"):
+    for session_id, info, timeout, opened, seen, seen_at, running, memory, stop in tx.rows("sessions"):
         silent = max(timeout, tx.number("max-worker-age"))
         expired = run_out(tx, seen, timeout if running else silent)
         snapshots.append(

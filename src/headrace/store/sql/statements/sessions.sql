@@ -31,7 +31,7 @@ UPDATE session SET closed = ?2, answer = ?3 WHERE seq = ?1
 -- name: sessions
 -- All open sessions, and how many jobs each holds.
 SELECT
-    session.seq, session.id, info, timeout, opened, seen, seen_at,
+    session.id, info, timeout, opened, seen, seen_at,
     (SELECT count(*) FROM job WHERE state = {RUNNING} AND job.session = session.seq), memory, stop
 FROM session
 WHERE closed IS NULL
