@@ -110,6 +110,7 @@ def test_enqueue_in_sql_knows_every_option_of_a_call(shop: OnPostgres) -> None:
         ('{"unique_for": 1}', "unique_for needs unique_key"),
         ('{"id": "a b"}', "is not a value for id"),
         ('{"if_failed": "run"}', "if_failed needs after"),
+        ('{"after": ["01a1typo"]}', "after names a job that is not here"),
         ('{"lane": "k", "weight": 1001}', "1001 is not a value for weight"),
         ('{"limit": 1}', "limit, rate and weight need lane"),
         ('{"rate": [1, 1]}', "limit, rate and weight need lane"),
@@ -130,3 +131,5 @@ def test_wrong_options_in_sql(shop: OnPostgres, options: str, words: str) -> Non
 def test_wrong_arguments_in_sql(shop: OnPostgres) -> None:
     with pytest.raises(psycopg.errors.InvalidParameterValue, match="args is an object"):
         enqueue(shop, "{}", "[1]")
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match="task is a name"):
+        shop.outside(f"SELECT {shop.schema}.enqueue(NULL)")

@@ -133,7 +133,7 @@ DECLARE
     rate jsonb := check_option(options, 'rate', 'rate');
     job jsonb; plain boolean; clashes jsonb;
 BEGIN
-    PERFORM check_option(jsonb_build_object('task', task), 'task', 'name');
+    IF check_option(jsonb_build_object('task', task), 'task', 'name') IS NULL THEN RAISE EXCEPTION 'task is a name, not NULL' USING ERRCODE = '22023'; END IF;
     IF jsonb_typeof(args) <> 'object' THEN RAISE EXCEPTION 'args is an object: the arguments of the task by name' USING ERRCODE = '22023'; END IF;
     PERFORM check_options(options);
     job := jsonb_build_object(
@@ -157,6 +157,9 @@ BEGIN
             'limit', CASE WHEN options ? 'sequence' THEN 1 ELSE check_option(options, 'limit', 'count')::bigint END
         )) END
     );
+    IF (CASE after WHEN '[]' THEN false ELSE jsonb_array_length(known_within(jsonb_build_object('ids', after))) < jsonb_array_length(after) END) THEN
+        RAISE EXCEPTION 'after names a job that is not here: %', after USING ERRCODE = '22023';
+    END IF;
     IF check_option(options, 'require_worker', 'flag')::boolean THEN PERFORM call_roll(task, job->>'queue'); END IF;
     plain := key IS NULL AND NOT options ? 'id' AND lane IS NULL AND after = '[]' AND job->'tags' = '[]' AND expires IS NULL
         AND length(job->>'body') < {INLINE};
