@@ -139,14 +139,18 @@ def test_the_next_attempt_starts_at_once(app: Headrace, witness: Witness, start_
 IN_HAND = r"worker process \d+ died \(%s\) while it ran (\d+) jobs? and held (\d+) more"
 
 
+@pytest.mark.parametrize(("number", "name"), [(signal.SIGKILL, "SIGKILL"), (35, "signal 35")])
 def test_the_log_says_what_a_dead_process_had_in_hand(
-    app: Headrace, witness: Witness, start_worker: StartWorker
+    number: int, name: str, app: Headrace, witness: Witness, start_worker: StartWorker
 ) -> None:
+    """Most real-time signals have no name."""
     app.enqueue_many([tasks.work.call(number, 60.0) for number in range(2)])
     worker = start_worker("--slots", "2")
     witness.wait("start", count=2)
-    os.kill(worker.child(), signal.SIGKILL)
-    assert worker.logged(IN_HAND % "SIGKILL").groups() == ("2", "0")
+    victim = worker.child()
+    os.kill(victim, number)
+    assert worker.logged(IN_HAND % name).groups() == ("2", "0")
+    worker.child(other_than=victim)
 
 
 @pytest.mark.parametrize(("point", "began"), [("exchange.after", False), ("run.begin", True)])

@@ -39,6 +39,7 @@ from headrace.worker.logs import LogChoice
 from headrace.worker.memory import resident_memory
 from headrace.worker.process import AT_ONCE, CONFIG_VARIABLE, EXIT_BAD_APP, EXIT_OK, ProcessConfig
 from headrace.worker.session import MARGIN, RENEW_AGAIN, TELL_WITHIN, renew_within
+from headrace.worker.zygote import signal_name
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
@@ -467,7 +468,7 @@ def _signal(child: Child, number: int) -> None:
 
 
 def _name(number: int) -> str:
-    return "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
+    return "Ctrl-C" if number == signal.SIGINT else signal_name(number)
 
 
 def _in_hand(ran: int, held: int | None) -> str:
@@ -481,4 +482,4 @@ def _in_hand(ran: int, held: int | None) -> str:
 
 
 def _cause(code: int) -> str:
-    return signal.Signals(-code).name if code < 0 else f"exit code {code}"
+    return signal_name(-code) if code < 0 else f"exit code {code}"

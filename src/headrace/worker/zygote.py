@@ -119,6 +119,13 @@ def die_with_parent(parent: int | None = None) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
+def signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # most real-time signals have none
+        return f"signal {number}"
+
+
 # -- the zygote --
 
 

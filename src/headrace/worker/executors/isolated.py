@@ -35,7 +35,7 @@ from headrace.worker.outcomes import (
     release,
 )
 from headrace.worker.run import Run
-from headrace.worker.zygote import STORE_VARIABLE, News, Request, decode_words, receive, send
+from headrace.worker.zygote import STORE_VARIABLE, News, Request, decode_words, receive, send, signal_name
 
 if TYPE_CHECKING:
     from headrace.worker.leases import Leases
@@ -243,15 +243,8 @@ def _ended(run: Run, code: int | None) -> Outcome:
     if code is None:
         return _crashed(run, "its process died")
     if code < 0:
-        return _crashed(run, f"its process was killed by {_name_of(-code)}")
+        return _crashed(run, f"its process was killed by {signal_name(-code)}")
     return _crashed(run, f"its process exited with code {code}")
-
-
-def _name_of(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:  # most real-time signals have none
-        return f"signal {number}"
 
 
 def _not_started(run: Run, reason: str) -> Outcome:
