@@ -18,10 +18,11 @@ from headrace.worker.child import Child
 from headrace.worker.custody import Custody
 from headrace.worker.embedded import Keeper
 from headrace.worker.ledger import Ledger
+from headrace.worker.process import Settings
 from headrace.worker.pump import Pump
 from headrace.worker.renewals import Renewals
 from headrace.worker.session import RENEW_AGAIN
-from headrace.worker.supervisor import Settings, Supervisor
+from headrace.worker.supervisor import Supervisor
 
 MINUTE = 60_000
 INFO = SessionInfo(id="s", name="s", timeout=15_000)

@@ -7,8 +7,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from types import SimpleNamespace
-from typing import cast
 
 import apsw
 import pytest
@@ -172,4 +170,6 @@ def test_a_process_that_begins_while_the_store_is_away_is_started_again(monkeypa
 
     monkeypatch.setattr(process, "open_store", away)
     monkeypatch.setattr(process, "load_app", lambda _: Headrace())
-    assert process._run(cast("process.ProcessConfig", SimpleNamespace(app="shop:app", store="postgresql://h/db"))) == 75
+    settings = process.Settings(app_path="shop:app", store="postgresql://h/db", queues=(), slots=1)
+    config = process.ProcessConfig(settings=settings, session="s", timeout=1, ledger=-1, custody=(), lifeline=-1)
+    assert process._run(config) == 75

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 from headrace.cli import exits
 from headrace.errors import ConfigurationError
-from headrace.worker.supervisor import Settings, Supervisor
+from headrace.worker.process import Settings
+from headrace.worker.supervisor import Supervisor
 
 if TYPE_CHECKING:
     from headrace.app import Headrace

@@ -14,7 +14,7 @@ from headrace.errors import ConfigurationError
 if TYPE_CHECKING:
     from headrace.app import Headrace
     from headrace.worker.logs import LogChoice
-    from headrace.worker.supervisor import Settings
+    from headrace.worker.process import Settings
 
 log = logging.getLogger("headrace.worker")
 
@@ -108,7 +108,7 @@ def _load(app_path: str, reload: bool) -> Headrace:
 def _settings(app: Headrace, app_path: str, logging: LogChoice, grace: int, given: dict[str, Any]) -> Settings:
     from headrace.traffic import as_test
     from headrace.worker.embedded import default_queues, default_slots
-    from headrace.worker.supervisor import Settings
+    from headrace.worker.process import Settings
 
     queues = given["queues"] or default_queues(app)
     return Settings(

@@ -39,28 +39,40 @@ SWITCH_SECONDS = 0.001
 """For how long jobs may keep the interpreter from the pump, which should fetch more before they run out."""
 
 
+class Settings(Struct, frozen=True, kw_only=True):
+    """The options of `headrace worker`."""
+
+    app_path: str
+    store: str
+    queues: tuple[str, ...]
+    slots: int
+    round_robin: bool = False
+    processes: int = 1
+    burst: bool = False
+    monitor: bool = True
+    timeout: int | None = None
+    """How long a process may be silent, in milliseconds; None: as the store's settings say when it is started."""
+    session_grace: int = 0
+    """How many milliseconds later others may take its jobs; until then it can wind them up."""
+    grace: float = 30.0
+    max_jobs: int | None = None
+    max_memory: int | None = None
+    logging: LogChoice = LogChoice()
+
+
 class ProcessConfig(Struct, frozen=True, kw_only=True):
     """What a worker process gets from its supervisor."""
 
-    app: str
-    store: str
+    settings: Settings
     session: str
-    queues: tuple[str, ...]
-    slots: int
-    round_robin: bool
-    burst: bool
-    monitor: bool
     timeout: int
-    grace: float
-    max_jobs: int | None
-    max_memory: int | None
+    """How long it may be silent, as the settings say now."""
     ledger: int
     """Descriptor of the shared memory that says what is held."""
     custody: tuple[int, ...]
     """Descriptors of the shared memory that says by what it can be given back; none where the store knows."""
     lifeline: int
     """Descriptor of a pipe that closes when the supervisor dies."""
-    logging: LogChoice
 
 
 _decode = msgspec.json.Decoder(ProcessConfig).decode
@@ -74,7 +86,7 @@ def main() -> NoReturn:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the supervisor decides
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     faulthandler.register(signal.SIGUSR1, all_threads=True)
-    prepare_logging(config.logging)
+    prepare_logging(config.settings.logging)
     sys.setswitchinterval(SWITCH_SECONDS)  # before the app is loaded, which may know better
     code = _run(config)
     logging.shutdown()
@@ -84,9 +96,10 @@ def main() -> NoReturn:
 
 
 def _run(config: ProcessConfig) -> int:
+    settings = config.settings
     try:
-        app = load_app(config.app)
-        app.use_store(open_store(config.store))
+        app = load_app(settings.app_path)
+        app.use_store(open_store(settings.store))
     except StoreUnavailable as error:  # the supervisor could open it
         log.error("%s", error)
         return EXIT_TEMPORARY
@@ -107,18 +120,18 @@ def _run(config: ProcessConfig) -> int:
     pump = Pump(
         app,
         config.session,
-        queues=config.queues,
-        slots=config.slots,
-        round_robin=config.round_robin,
-        burst=config.burst,
-        monitor=config.monitor,
+        queues=settings.queues,
+        slots=settings.slots,
+        round_robin=settings.round_robin,
+        burst=settings.burst,
+        monitor=settings.monitor,
         timeout=config.timeout,
-        app_path=config.app,
-        max_jobs=config.max_jobs,
-        max_memory=config.max_memory,
+        app_path=settings.app_path,
+        max_jobs=settings.max_jobs,
+        max_memory=settings.max_memory,
         ledger=ledger,
     )
-    grace = iter([config.grace])  # for the first signal; none for the next ones
+    grace = iter([settings.grace])  # for the first signal; none for the next ones
     signal.signal(signal.SIGTERM, lambda *_: pump.stop(next(grace, 0.0)))
     signal.signal(AT_ONCE, lambda *_: pump.stop())
     try:

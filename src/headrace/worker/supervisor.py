@@ -21,7 +21,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
 from headrace import crashpoints
@@ -35,9 +34,8 @@ from headrace.worker.child import Child
 from headrace.worker.custody import Custody
 from headrace.worker.identity import introduce, is_dead
 from headrace.worker.ledger import Ledger
-from headrace.worker.logs import LogChoice
 from headrace.worker.memory import resident_memory
-from headrace.worker.process import AT_ONCE, CONFIG_VARIABLE, EXIT_BAD_APP, EXIT_OK, ProcessConfig
+from headrace.worker.process import AT_ONCE, CONFIG_VARIABLE, EXIT_BAD_APP, EXIT_OK, ProcessConfig, Settings
 from headrace.worker.session import MARGIN, RENEW_AGAIN, TELL_WITHIN, renew_within
 from headrace.worker.zygote import signal_name
 
@@ -56,27 +54,6 @@ LAST_WORDS = 0.1
 """Seconds that a hung process has to say where it hangs."""
 SHORT_LIFE = 1.0
 """A process that dies sooner than this (seconds) is started again more and more slowly."""
-
-
-class Settings(Struct, frozen=True, kw_only=True):
-    """The options of `headrace worker`."""
-
-    app_path: str
-    store: str
-    queues: tuple[str, ...]
-    slots: int
-    round_robin: bool = False
-    processes: int = 1
-    burst: bool = False
-    monitor: bool = True
-    timeout: int | None = None
-    """How long a process may be silent, in milliseconds; None: as the store's settings say when it is started."""
-    session_grace: int = 0
-    """How many milliseconds later others may take its jobs; until then it can wind them up."""
-    grace: float = 30.0
-    max_jobs: int | None = None
-    max_memory: int | None = None
-    logging: LogChoice = LogChoice()
 
 
 class Signals:
@@ -245,24 +222,13 @@ class Supervisor:
     def _spawn(
         self, info: SessionInfo, timeout: int, ledger: Ledger, custody: Custody, guard: Guard
     ) -> subprocess.Popen[bytes]:
-        settings = self._settings
         config = ProcessConfig(
-            app=settings.app_path,
-            store=settings.store,
+            settings=self._settings,
             session=info.id,
-            queues=settings.queues,
-            slots=settings.slots,
-            round_robin=settings.round_robin,
-            burst=settings.burst,
-            monitor=settings.monitor,
             timeout=timeout,
-            grace=settings.grace,
-            max_jobs=settings.max_jobs,
-            max_memory=settings.max_memory,
             ledger=ledger.descriptor,
             custody=custody.descriptors,
             lifeline=self._lifeline,
-            logging=settings.logging,
         )
         self._store.run(self._store.open(info))
         if crashpoints.armed:
