@@ -11,7 +11,6 @@ import pytest
 
 from headrace import Headrace, StoreUnavailable, current
 from headrace.records import SessionInfo, SessionSnapshot
-from headrace.store.contract import NoGuard
 from headrace.worker.child import Child
 from headrace.worker.custody import Custody
 from headrace.worker.ledger import Ledger
@@ -24,7 +23,7 @@ LONG = 20.0
 def child(lasts: int) -> Child:
     process = SimpleNamespace(pid=0)
     info = SessionInfo(id="s", name="w", timeout=lasts)
-    return Child(process, info, 15_000, Ledger.shared(), Custody(()), NoGuard())  # type: ignore[arg-type]
+    return Child(process, info, 15_000, Ledger.shared(), Custody(()))  # type: ignore[arg-type]
 
 
 def test_a_process_with_a_grace_is_warned_before_it_is_ended() -> None:

@@ -13,7 +13,6 @@ import pytest
 from headrace import Headrace
 from headrace.errors import StoreUnavailable
 from headrace.records import ExchangeReply, Renewal, SessionInfo
-from headrace.store.contract import NoGuard
 from headrace.worker.child import Child
 from headrace.worker.custody import Custody
 from headrace.worker.embedded import Keeper
@@ -83,7 +82,7 @@ def renew(app: Headrace, hands: Hands, ledger: Ledger) -> Callable[[], int]:
     """A supervisor's look at its one process."""
     supervisor = Supervisor(app, Settings(app_path="", store=app.url, queues=("default",), slots=1))
     supervisor._clock = hands  # type: ignore[assignment]
-    child = Child(SimpleNamespace(pid=0), INFO, INFO.timeout, ledger, Custody(()), NoGuard())  # type: ignore[arg-type]
+    child = Child(SimpleNamespace(pid=0), INFO, INFO.timeout, ledger, Custody(()))  # type: ignore[arg-type]
     child.renewed = hands.now
     return lambda: supervisor._renew_one(child)
 

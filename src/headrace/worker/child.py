@@ -5,9 +5,9 @@ from __future__ import annotations
 import signal
 import subprocess
 import time
+from dataclasses import dataclass, field
 
 from headrace.records import SessionInfo
-from headrace.store.contract import Guard
 from headrace.values.clock import SystemClock
 from headrace.worker.custody import Custody
 from headrace.worker.ledger import Ledger
@@ -15,31 +15,25 @@ from headrace.worker.process import AT_ONCE
 from headrace.worker.session import MARGIN
 
 
+@dataclass(eq=False)
 class Child:
     """A worker process, and what its supervisor needs to know of it."""
 
-    def __init__(
-        self,
-        process: subprocess.Popen[bytes],
-        info: SessionInfo,
-        timeout: int,
-        ledger: Ledger,
-        custody: Custody,
-        guard: Guard,
-    ) -> None:
-        self.process = process
-        self.info = info
-        self.timeout = timeout
-        """How long it may be silent. Its session lasts longer if there is a grace."""
-        self.warned = False
-        self.ledger = ledger
-        self.custody = custody
-        self.guard = guard
-        self.margin = min(MARGIN, timeout // 4)
-        self.born = time.monotonic()
-        self.renewed = SystemClock().steady()
-        self.stopping = False
-        self.cut_off = False
+    process: subprocess.Popen[bytes]
+    info: SessionInfo
+    timeout: int
+    """How long it may be silent. Its session lasts longer if there is a grace."""
+    ledger: Ledger
+    custody: Custody
+    born: float = field(default_factory=time.monotonic)
+    renewed: int = field(default_factory=SystemClock().steady)
+    stopping: bool = False
+    warned: bool = False
+    cut_off: bool = False
+
+    @property
+    def margin(self) -> int:
+        return min(MARGIN, self.timeout // 4)
 
     @property
     def last_renewal(self) -> int:

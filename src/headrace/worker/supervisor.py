@@ -206,7 +206,7 @@ class Supervisor:
             raise
         finally:
             guard.close()  # from here on the process alone holds it
-        self._children[process.pid] = Child(process, info, timeout, ledger, custody, guard)
+        self._children[process.pid] = Child(process, info, timeout, ledger, custody)
         self._renew_at = min(self._renew_at, time.monotonic() + timeout / 3000)
         if crashpoints.armed:
             crashpoints.reach("session.started")
