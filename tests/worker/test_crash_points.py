@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from headrace import Headrace, State
-from headrace.crashpoints import POINTS
+from headrace.crashpoints import DRAINING, POINTS
 from processes import SOURCE, Witness, environment, eventually
 
 from . import tasks
@@ -26,8 +26,8 @@ PASSES = {"commit.before": 12, "commit.after": 12, "run.begin": 3, "run.end": 3,
 def test_every_place_in_the_code_is_listed() -> None:
     named = set()
     for file in (SOURCE / "headrace").rglob("*.py"):
-        named |= set(re.findall(r'crashpoints\.reach\("([a-z.]+)"\)', file.read_text(encoding="utf-8")))
-    assert named == set(POINTS)
+        named |= set(re.findall(r'crashpoints\.(?:reach|passing)\("([a-z.]+)"\)', file.read_text(encoding="utf-8")))
+    assert named == {*POINTS, *DRAINING}
 
 
 @pytest.mark.parametrize("point", [point for point in POINTS if point not in CLIENT + TICKS])

@@ -149,8 +149,7 @@ class Reports:
 
     def _send(self, runs: Sequence[Run]) -> list[Run]:
         """Returns those that have to report again: others have changed the data of their jobs."""
-        if crashpoints.armed:
-            crashpoints.reach("report.before")
+        crashpoints.passing("report.before")
         session = self._session
         reports = [run.speaking.take(run.lease) for run in runs]
         request = session.store.report(session.id, session.next_number(), reports, steady=self.steady())
@@ -160,8 +159,7 @@ class Reports:
                 outdated.append(run)
             else:
                 run.speaking.recorded(report)
-        if crashpoints.armed:
-            crashpoints.reach("report.after")
+        crashpoints.passing("report.after")
         if outdated:
             found = session.insist(session.store.get([run.id for run in outdated]))
             for run, job in zip(outdated, found, strict=True):

@@ -208,8 +208,7 @@ class Supervisor:
             guard.close()  # from here on the process alone holds it
         self._children[process.pid] = Child(process, info, timeout, ledger, custody)
         self._renew_at = min(self._renew_at, time.monotonic() + timeout / 3000)
-        if crashpoints.armed:
-            crashpoints.reach("session.started")
+        crashpoints.passing("session.started")
         log.info(
             "worker process %d started, queues %s",
             process.pid,
@@ -231,8 +230,7 @@ class Supervisor:
             lifeline=self._lifeline,
         )
         self._store.run(self._store.open(info))
-        if crashpoints.armed:
-            crashpoints.reach("session.opened")
+        crashpoints.passing("session.opened")
         return subprocess.Popen(
             [sys.executable, "-c", ENTRY],
             pass_fds=(*guard.descriptors, ledger.descriptor, *custody.descriptors, self._lifeline),
@@ -299,8 +297,7 @@ class Supervisor:
 
     def _close_session(self, session: str, crashed: list[int | str] | None) -> int | None:
         """Answers how many jobs the session had; None if the store could not be asked."""
-        if crashpoints.armed:
-            crashpoints.reach("close.before")
+        crashpoints.passing("close.before")
         try:
             given_back = self._store.run(self._store.close_session(session, crashed=crashed))
         except StoreError as error:
@@ -310,8 +307,7 @@ class Supervisor:
                 extra={"event": "session_not_closed"},
             )
             return None
-        if crashpoints.armed:
-            crashpoints.reach("close.after")
+        crashpoints.passing("close.after")
         if given_back:
             log.warning(
                 "jobs of a dead process returned to their queues: %d", len(given_back), extra={"event": "jobs_returned"}
@@ -353,12 +349,10 @@ class Supervisor:
         if sent < due:
             return min(due - sent, child.timeout // 3)  # by then it may have jobs
         try:
-            if crashpoints.armed:
-                crashpoints.reach("renew.before")
+            crashpoints.passing("renew.before")
             memory = resident_memory(child.process.pid) or None
             renewal = self._store.run(self._store.renew(child.info.id, started=started, memory=memory))
-            if crashpoints.armed:
-                crashpoints.reach("renew.after")
+            crashpoints.passing("renew.after")
             child.renewed = sent
             if renewal.stop:
                 child.ledger.ask_to_stop()

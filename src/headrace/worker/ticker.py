@@ -60,15 +60,13 @@ def tick_some(store: Store) -> int | None:
     due = store.run(schedules.due_schedules(SCHEDULES))
     now, next_tick = due.now, due.next_tick
     if due.records:
-        if crashpoints.armed:
-            crashpoints.reach("tick.before")
+        crashpoints.passing("tick.before")
         ticks = list(_ticks(due.records, now))
         try:
             ticked = store.run(schedules.tick(ticks))
         except ConfigurationError:
             ticked = _one_by_one(store, schedules, ticks, now)
-        if crashpoints.armed:
-            crashpoints.reach("tick.after")
+        crashpoints.passing("tick.after")
         now, next_tick = ticked.now, ticked.next_tick
     return None if next_tick is None else max(0, next_tick - now)
 

@@ -213,8 +213,7 @@ def _child(app: Headrace, connection: socket.socket) -> NoReturn:
         if request is not None:
             if request.directory is not None:
                 os.chdir(request.directory)
-            if crashpoints.armed:
-                crashpoints.reach("isolated.begin")
+            crashpoints.passing("isolated.begin")
             _perform(app, request, connection)
             code = 0
     except BaseException:  # a start hook or a provider failed
@@ -237,8 +236,7 @@ def _perform(app: Headrace, request: Request, connection: socket.socket) -> None
         run = Run(request.lease, task, wire)
         run.start_by = request.start_by
         outcome = perform(run, resources, wire.steady)
-        if crashpoints.armed:
-            crashpoints.reach("isolated.end")
+        crashpoints.passing("isolated.end")
         send(connection, Words(outcome=outcome))
     finally:
         resources.stop()
