@@ -16,7 +16,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -60,27 +59,25 @@ class Signals:
     """The signals that came, for one thread that waits for them."""
 
     def __init__(self) -> None:
-        self._came: list[int] = []
         self._wake, self._wake_end = os.pipe()
 
     def listen(self) -> None:
         os.set_blocking(self._wake, False)
         os.set_blocking(self._wake_end, False)
-        signal.set_wakeup_fd(self._wake_end, warn_on_full_buffer=False)
+        signal.set_wakeup_fd(self._wake_end, warn_on_full_buffer=False)  # Python writes the number of each into it
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD, signal.SIGUSR1):
-            signal.signal(number, lambda number, _: self._came.append(number))
+            signal.signal(number, lambda *_: None)
 
-    def take(self) -> Iterator[int]:
-        """Those that came since the last time, oldest first."""
-        while self._came:
-            yield self._came.pop(0)
+    def take(self) -> bytes:
+        """The numbers of those that came since the last time, oldest first."""
+        try:
+            return os.read(self._wake, 4096)
+        except BlockingIOError:
+            return b""
 
     def wait(self, timeout: float) -> None:
         """Until one comes, for so many seconds at most."""
-        if not self._came:
-            select.select([self._wake], [], [], timeout)
-            with suppress(BlockingIOError):
-                os.read(self._wake, 4096)
+        select.select([self._wake], [], [], timeout)
 
 
 class Supervisor:
