@@ -77,9 +77,17 @@ class News(Struct, frozen=True):
     lease_until: int
 
 
+class Ended(Struct, frozen=True):
+    """How a child ended, as the zygote tells."""
+
+    pid: int
+    code: int
+
+
 decode_request = msgspec.msgpack.Decoder(Request).decode
 decode_words = msgspec.msgpack.Decoder(Words).decode
 decode_news = msgspec.msgpack.Decoder(News).decode
+decode_ended = msgspec.msgpack.Decoder(Ended).decode
 
 
 def send(connection: socket.socket, message: Struct) -> None:
@@ -99,7 +107,7 @@ def _read(connection: socket.socket, size: int) -> bytes | None:
     while size:
         try:
             chunk = connection.recv(min(size, 1 << 16))
-        except ConnectionError:
+        except OSError:
             return None
         if not chunk:
             return None
@@ -195,7 +203,7 @@ def _reap(children: set[int], control: socket.socket) -> None:
             return
         children.discard(pid)
         with suppress(OSError):
-            control.sendall(struct.pack("<iI", os.waitstatus_to_exitcode(status), pid))
+            send(control, Ended(pid, os.waitstatus_to_exitcode(status)))
 
 
 # -- a child --

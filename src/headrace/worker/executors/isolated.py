@@ -7,7 +7,6 @@ import os
 import shutil
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import tempfile
@@ -22,20 +21,9 @@ from headrace.errors import HeadraceError
 from headrace.records import Kind, Outcome
 from headrace.values.codec import ErrorText, encode_error
 from headrace.worker.logs import encoded_choice
-from headrace.worker.outcomes import (
-    CANCELLED,
-    LOST,
-    SILENT,
-    STOPPING,
-    TIMED_OUT,
-    call_failure_hooks,
-    conclude,
-    give_account,
-    outcome_of,
-    release,
-)
+from headrace.worker.outcomes import call_failure_hooks, conclude, give_account, outcome_of, release
 from headrace.worker.run import Run
-from headrace.worker.zygote import STORE_VARIABLE, News, Request, decode_words, receive, send, signal_name
+from headrace.worker.zygote import STORE_VARIABLE, News, Request, decode_ended, decode_words, receive, send, signal_name
 
 if TYPE_CHECKING:
     from headrace.worker.leases import Leases
@@ -146,8 +134,7 @@ class IsolatedExecutor:
                 # Its messages can't be read: it must not go on while another process runs the job.
                 log.exception("job %s: its process speaks nonsense; ending it", run.id, extra={"event": "job_crashed"})
                 outcome = None
-                with suppress(ProcessLookupError):
-                    os.killpg(pid, signal.SIGKILL)
+                _kill_group(pid)
             run.stopper = None
             if outcome is not None and not zygote.has_ended(pid, within=FAREWELL):
                 with self._lingers():
@@ -200,14 +187,13 @@ class IsolatedExecutor:
 
     def _kill(self, run: Run, pid: int) -> None:
         if run.stopper == pid:
-            with suppress(ProcessLookupError):
-                os.killpg(pid, signal.SIGKILL)
+            _kill_group(pid)
 
     def _live_zygote(self) -> Zygote:
         with self._starting:
             if self._closed:
                 raise RuntimeError("the worker has stopped")
-            if self._zygote is None or not self._zygote.alive:
+            if self._zygote is None or self._zygote.gone:
                 assert self._app_path is not None
                 if self._zygote is not None:
                     self._zygote.close()
@@ -226,7 +212,7 @@ class IsolatedExecutor:
 
 
 def _kill_group(pid: int) -> None:
-    """End whatever it left running."""
+    """End a job's process and whatever it started, as far as they still run."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
 
@@ -238,7 +224,7 @@ def _remove_all(prefix: str) -> None:
 
 def _ended(run: Run, code: int | None) -> Outcome:
     """A process that ended without an outcome: it was stopped by us, or it crashed."""
-    if run.stop_reason in (TIMED_OUT, SILENT, CANCELLED, STOPPING, LOST):
+    if run.stop_reason is not None:
         return conclude(run, RuntimeError(run.stop_reason))
     if code is None:
         return _crashed(run, "its process died")
@@ -283,12 +269,8 @@ class Zygote:
         self._ends: dict[int, int] = {}
         self._connections: dict[int, socket.socket] = {}
         self._news = threading.Condition()
-        self._gone = False
+        self.gone = False
         threading.Thread(target=self._read_ends, name="headrace-zygote", daemon=True).start()
-
-    @property
-    def alive(self) -> bool:
-        return not self._gone
 
     def fork(self) -> socket.socket:
         """Ask for a child; answers with the socket it will speak on."""
@@ -306,13 +288,13 @@ class Zygote:
         """End the conversation when this child ends, even if a process it started holds its socket open."""
         with self._news:
             self._connections[pid] = connection
-            if pid in self._ends or self._gone:
+            if pid in self._ends or self.gone:
                 _hang_up(connection)
 
     def has_ended(self, pid: int, within: float) -> bool:
         """Whether a child ends within so many seconds."""
         with self._news:
-            return self._news.wait_for(lambda: pid in self._ends or self._gone, timeout=within)
+            return self._news.wait_for(lambda: pid in self._ends or self.gone, timeout=within)
 
     def wait(self, pid: int) -> int | None:
         """How a child ended; None if that is not known."""
@@ -322,28 +304,17 @@ class Zygote:
             return self._ends.pop(pid, None)
 
     def _read_ends(self) -> None:
-        size = struct.calcsize("<iI")
-        buffer = b""
-        while True:
-            try:
-                chunk = self._control.recv(4096)
-            except OSError:
-                chunk = b""
-            buffer += chunk
+        while (ended := receive(self._control, decode_ended)) is not None:
             with self._news:
-                if not chunk:
-                    self._gone = True
-                    for connection in self._connections.values():
-                        _hang_up(connection)
-                    self._news.notify_all()
-                    return
-                while len(buffer) >= size:
-                    code, pid = struct.unpack("<iI", buffer[:size])
-                    buffer = buffer[size:]
-                    self._ends[pid] = code
-                    if pid in self._connections:
-                        _hang_up(self._connections[pid])
+                self._ends[ended.pid] = ended.code
+                if ended.pid in self._connections:
+                    _hang_up(self._connections[ended.pid])
                 self._news.notify_all()
+        with self._news:
+            self.gone = True
+            for connection in self._connections.values():
+                _hang_up(connection)
+            self._news.notify_all()
 
     def close(self) -> None:
         """Hang up: the zygote ends, and its children with it."""
