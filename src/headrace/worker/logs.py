@@ -86,20 +86,16 @@ def _visible(text: str) -> str:
 
 job_level = logging.DEBUG
 """The level of a line per finished job, as chosen."""
-_decode = Decoder(LogChoice).decode
+decode_choice = Decoder(LogChoice | None).decode
+"""Reads an `encoded_choice`."""
 
 _chosen: LogChoice | None = None
 _own: logging.Handler | None = None
 
 
 def encoded_choice() -> str:
-    """What `prepare_logging` was given, for a process that this one starts; empty if it was not called."""
-    return "" if _chosen is None else encode(_chosen).decode()
-
-
-def decoded_choice(text: str) -> LogChoice | None:
-    """What the process that started this one was given."""
-    return _decode(text) if text else None
+    """What `prepare_logging` was given, if it was called, for a process that this one starts."""
+    return encode(_chosen).decode()
 
 
 def prepare_logging(choice: LogChoice) -> None:

@@ -32,7 +32,7 @@ from headrace.errors import HeadraceError
 from headrace.loading import load_app
 from headrace.records import Lease, Outcome
 from headrace.values.clock import SystemClock
-from headrace.worker.logs import decoded_choice, finish_logging, prepare_logging
+from headrace.worker.logs import decode_choice, finish_logging, prepare_logging
 from headrace.worker.resources import Resources
 from headrace.worker.run import Run, perform
 
@@ -141,7 +141,7 @@ def main() -> NoReturn:
     """Arguments: how to import the app, the descriptor of the socket to the worker process, how to log."""
     path, descriptor = sys.argv[1], int(sys.argv[2])
     control = socket.socket(fileno=descriptor)
-    choice = decoded_choice(sys.argv[3])
+    choice = decode_choice(sys.argv[3])
     if choice is not None:
         prepare_logging(choice)
     try:
