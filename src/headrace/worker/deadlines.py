@@ -11,56 +11,43 @@ from headrace.worker.run import Run
 
 
 class Deadlines:
-    """Asked by the pump. `watch` is called by the thread that begins a run."""
+    """Asked by the pump."""
 
     def __init__(self, steady: Callable[[], int]) -> None:
         self._steady = steady
         self.begun: deque[Run] = deque()
-        """Runs that `next` does not know of yet."""
+        """Runs that have no alarm yet, as added by the threads that begin them."""
         self.alarms: list[tuple[int, int, Run]] = []
-
-    def watch(self, run: Run) -> None:
-        self.begun.append(run)
-
-    @property
-    def next(self) -> int | None:
-        """When to ask what was missed, on the steady clock."""
-        return self.alarms[0][0] if self.alarms else None
+        """A heap: when to ask what was missed, on the steady clock, and of which run."""
 
     def missed(self, running: Container[Run]) -> Iterator[tuple[Run, str]]:
         """Each run that is late, with the reason to stop it."""
-        while self.begun:
-            self._set_alarm(self.begun.popleft())
         now = self._steady()
+        while self.begun:
+            self._set_alarm(self.begun.popleft(), now)
         while self.alarms and self.alarms[0][0] <= now:
             _, _, run = heapq.heappop(self.alarms)
             if run not in running or run.stop_reason is not None:
                 continue
-            reason = _missed(run, now)
+            reason = next((reason for moment, reason in _limits(run, now) if moment <= now), None)
             if reason is None:
-                self._set_alarm(run)
+                self._set_alarm(run, now)
             else:
                 yield run, reason
 
-    def _set_alarm(self, run: Run) -> None:
-        now = self._steady()
-        ends, silence = _moments(run, now if run.began is None else run.began, now if run.began is None else run.beat)
-        moments = [moment for moment in (ends, silence) if moment is not None]
+    def _set_alarm(self, run: Run, now: int) -> None:
+        moments = [moment for moment, _ in _limits(run, now)]
         if moments:
             heapq.heappush(self.alarms, (max(min(moments), now + 1), id(run), run))
 
 
-def _missed(run: Run, now: int) -> str | None:
-    if run.began is None:  # it is still being prepared
-        return None
-    ends, silence = _moments(run, run.began, run.beat)
-    if ends is not None and now >= ends:
-        return TIMED_OUT
-    return SILENT if silence is not None and now >= silence else None
-
-
-def _moments(run: Run, began: int, beat: int) -> tuple[int | None, int | None]:
-    """When a run must have ended, and when it is taken for dead; None: never."""
+def _limits(run: Run, now: int) -> Iterator[tuple[int, str]]:
+    """When a run must have ended, and when it is taken for dead. One that is still being prepared begins now."""
+    began, beat = (now, now) if run.began is None else (run.began, run.beat)
     limit = run.time_limit
-    heartbeat = None if run.task is None else run.task.options.heartbeat
-    return None if limit is None else began + limit, None if heartbeat is None else beat + heartbeat
+    if limit is not None:
+        yield began + limit, TIMED_OUT
+    assert run.task is not None
+    heartbeat = run.task.options.heartbeat
+    if heartbeat is not None:
+        yield beat + heartbeat, SILENT

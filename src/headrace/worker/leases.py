@@ -302,7 +302,7 @@ class Leases:
         options = run.lease.options  # most jobs with some have no time-out of their own: a look spares decoding them
         if (options is not None and options.find(b'"timeout"') >= 0) or (run.task is not None and run.task.limited):
             limit = run.time_limit
-            self.deadlines.watch(run)
+            self.deadlines.begun.append(run)
             self.wake()
         if entering and self._ledger is not None:
             run.place = self._ledger.enter(run.lease.ref, now, limit)

@@ -366,7 +366,8 @@ class Pump:
         steady = self.session.steady()
         due = self._next_due if leases.room > 0 else None
         tick = None if leases.stopping else self._ticker.next
-        alarm = leases.deadlines.next if leases.deadlines.alarms else None
+        alarms = leases.deadlines.alarms
+        alarm = alarms[0][0] if alarms else None
         for moment in (due, tick, alarm):
             if moment is not None:
                 timeout = min(timeout, max((moment - steady) / 1000, 0.0))
