@@ -163,7 +163,7 @@ class Worker:
         """Stop taking jobs; let those that run finish for up to `grace` seconds; give the rest back."""
         self._stopped.set()
         if self._pump is not None:
-            self._pump.stop(grace)
+            self._pump.stopping.stop(grace)
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(grace + 10)
 
@@ -219,7 +219,7 @@ class Worker:
             keeper.start()
             self._ready.set()
             if self._stopped.is_set() and not burst:
-                pump.stop()
+                pump.stopping.stop()
             pump.run()
         finally:
             if pump.leases.in_hand:
@@ -237,7 +237,7 @@ class Worker:
 def _outlast(pump: Pump, keeper: Keeper, guard: Guard) -> None:
     """Wait for threads that did not stop in time, and tell the store what became of their jobs."""
     try:
-        pump.settle_late()
+        pump.stopping.settle_late()
     except StoreError as error:
         log.warning("%s", error)
     _close(pump, keeper, guard)
@@ -289,7 +289,7 @@ class Keeper:
             try:
                 wait = self.renew()
             except SessionGone:
-                self._pump.abandon()
+                self._pump.stopping.abandon()
                 return
 
     def renew(self) -> int:
@@ -319,7 +319,7 @@ class Keeper:
         """
         while not self._done.wait(self._margin / 4000):
             if self._pump.session.to_stop:
-                self._pump.stop(GRACE)
+                self._pump.stopping.stop(GRACE)
             if self._steady() - self.last_renewal > self._timeout - self._margin:
-                self._pump.abandon()
+                self._pump.stopping.abandon()
                 return

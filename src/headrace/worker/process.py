@@ -132,8 +132,8 @@ def _run(config: ProcessConfig) -> int:
         ledger=ledger,
     )
     grace = iter([settings.grace])  # for the first signal; none for the next ones
-    signal.signal(signal.SIGTERM, lambda *_: pump.stop(next(grace, 0.0)))
-    signal.signal(AT_ONCE, lambda *_: pump.stop())
+    signal.signal(signal.SIGTERM, lambda *_: pump.stopping.stop(next(grace, 0.0)))
+    signal.signal(AT_ONCE, lambda *_: pump.stopping.stop())
     try:
         pump.resources.start()
     except Exception:
@@ -148,7 +148,7 @@ def _run(config: ProcessConfig) -> int:
     except HeadraceError as error:
         log.error("%s", error)
         return 1
-    ledger.say_farewell(recycling=pump.recycling)
+    ledger.say_farewell(recycling=pump.stopping.recycling)
     return EXIT_OK
 
 

@@ -44,7 +44,7 @@ LATER_SECONDS = 0.01
 
 
 class Pump:
-    """The worker's heart. `run` belongs to one thread; `stop` and `abandon` may be called from any."""
+    """The worker's heart. `run` belongs to one thread; any may use `stopping`."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Pump:
         self._renewals = Renewals(self.session, self.leases)
         self._ticker = Ticker(store, steady)
         self._upkeep = Upkeep(store, self._ticker, monitor=monitor, max_memory=max_memory)
-        self._stopping = Stopping(self.session, self.leases, self._reports, self._renewals, self._waiter)
+        self.stopping = Stopping(self.session, self.leases, self._reports, self._renewals, self._waiter, self._exchange)
         self._loop = LoopExecutor(self.leases, slots)
         self.resources = self._loop.resources = Resources(app, self._loop.run_coroutine)
         self._threads = ThreadExecutor(self.leases, self.resources, slots)
@@ -88,11 +88,6 @@ class Pump:
         self._next_due: int | None = None
         """When the next scheduled job becomes due, on the steady clock."""
 
-    @property
-    def recycling(self) -> bool:
-        """Whether it ended to make way for a fresh process."""
-        return self._stopping.recycling
-
     def run(self) -> None:
         """Pump until it is stopped (or, with `burst`, until there is nothing left to do).
 
@@ -101,22 +96,10 @@ class Pump:
         try:
             self._pump()
         except (SessionGone, StaleRequest) as error:
-            self._stopping.part(error, self._settle_again, self._exchange)
+            self.stopping.part(error, self._settle_again)
             raise SessionGone(str(error)) from error
         finally:
             self.close()
-
-    def stop(self, grace: float = 0.0) -> None:
-        """Stop taking; let what runs finish for so many seconds; give the rest back. A second call may shorten it."""
-        self._stopping.stop(grace)
-
-    def abandon(self) -> None:
-        """The session is gone, or about to be: stop everything before another worker starts it."""
-        self._stopping.abandon()
-
-    def settle_late(self) -> None:
-        """After `run`: wait for threads that did not stop, and settle what they did after all."""
-        self._stopping.settle_late(self._exchange)
 
     def close(self) -> None:
         """Let go of everything. `run` does so at its end."""
@@ -130,7 +113,7 @@ class Pump:
     # -- the loop --
 
     def _pump(self) -> None:
-        session, leases, stopping = self.session, self.leases, self._stopping
+        session, leases, stopping = self.session, self.leases, self.stopping
         looked = False
         while True:
             looked = looked and not leases.in_hand and not leases.outcomes
@@ -139,7 +122,7 @@ class Pump:
                 raise session.cut_off()
             if leases.left == 0 and not leases.waiting and not leases.stopping:
                 stopping.make_way("its last job has started")
-            if stopping.at < math.inf and not stopping.go_on(self._exchange):
+            if stopping.at < math.inf and not stopping.go_on():
                 return
             if leases.deadlines.begun or leases.deadlines.alarms:
                 for run, reason in leases.deadlines.missed(leases.running):
@@ -185,7 +168,7 @@ class Pump:
         if now >= self._upkeep.due_at:
             self._upkeep.do()
             if not self.leases.stopping and (why := self._upkeep.too_large):
-                self._stopping.make_way(why)
+                self.stopping.make_way(why)
 
     # -- the exchange --
 
@@ -355,7 +338,7 @@ class Pump:
     def _patience(self, until: float) -> float:
         """For how many seconds there is nothing to do, at most until then (on the monotonic clock)."""
         leases, renewals = self.leases, self._renewals
-        until = min(until, leases.due_at, leases.ahead.urgent_at, self._stopping.at)
+        until = min(until, leases.due_at, leases.ahead.urgent_at, self.stopping.at)
         if leases.in_hand:
             until = min(until, renewals.checked_at + renewals.seconds)
         if renewals.news and leases.running:

@@ -15,9 +15,6 @@ from headrace.worker.renewals import Renewals
 from headrace.worker.reports import Reports
 from headrace.worker.session import CutOff, Session
 
-Settle = Callable[[], None]
-"""Exchanges what has ended, without raising but for a session that is gone."""
-
 log = logging.getLogger("headrace.worker")
 
 UNTIL_ALL_HAVE_ENDED = 3600.0
@@ -27,15 +24,26 @@ UNTIL_ALL_HAVE_ENDED = 3600.0
 class Stopping:
     """`stop` and `abandon` may be called from any thread, and from signal handlers."""
 
-    def __init__(self, session: Session, leases: Leases, reports: Reports, renewals: Renewals, waiter: Waiter) -> None:
+    def __init__(
+        self,
+        session: Session,
+        leases: Leases,
+        reports: Reports,
+        renewals: Renewals,
+        waiter: Waiter,
+        settle: Callable[[], None],
+    ) -> None:
         self._session = session
         self._leases = leases
         self._reports = reports
         self._renewals = renewals
         self._waiter = waiter
+        self._settle = settle
+        """Exchanges what has ended, without raising but for a session that is gone."""
         self.at = math.inf
         """When what still runs is stopped, on the monotonic clock."""
         self.recycling = False
+        """Whether the pump ends to make way for a fresh process."""
 
     def stop(self, grace: float = 0.0) -> None:
         """Stop taking; let what runs finish for so many seconds; give the rest back. A second call may shorten it."""
@@ -59,7 +67,7 @@ class Stopping:
         self._leases.stop_all(LOST)  # from here: the pump may be waiting for the store
         self._waiter.poke()
 
-    def go_on(self, settle: Settle) -> bool:
+    def go_on(self) -> bool:
         """Give back what has not started, wait for what has. False when there is nothing left to do."""
         leases = self._leases
         leases.release_waiting()
@@ -67,7 +75,7 @@ class Stopping:
             leases.stop_all(STOPPING)
             if not self._wait_for_stopped():
                 # Threads that don't stop keep their leases until their process is gone.
-                self.settle_rest(settle)
+                self._settle_rest()
                 return False
         return bool(leases.running or leases.outcomes)
 
@@ -83,14 +91,14 @@ class Stopping:
         leases.asleep = False
         return not leases.running
 
-    def settle_rest(self, settle: Settle) -> None:
+    def _settle_rest(self) -> None:
         if self._reports.waiting:
             self._reports.send()
         while self._leases.outcomes:
-            settle()
+            self._settle()
 
-    def settle_late(self, settle: Settle) -> None:
-        """Wait for threads that did not stop, and settle what they did after all."""
+    def settle_late(self) -> None:
+        """After the pump's end: wait for threads that did not stop, and settle what they did after all."""
         session, renewals = self._session, self._renewals
         session.parting = True
         while self._leases.running and not session.lost:
@@ -99,9 +107,9 @@ class Stopping:
                 renewals.check()
             time.sleep(0.05)
         if not session.lost:
-            self.settle_rest(settle)
+            self._settle_rest()
 
-    def part(self, error: SessionGone | StaleRequest, settle_again: Callable[[], None], settle: Settle) -> None:
+    def part(self, error: SessionGone | StaleRequest, settle_again: Callable[[], None]) -> None:
         """Settle what has ended, as soon as the store answers: as long as the session is not closed it counts.
 
         A request that was under way keeps its number, and takes nothing if the store has not heard of it before.
@@ -114,7 +122,7 @@ class Stopping:
         self._wait_for_stopped()
         try:
             settle_again()
-            self.settle_rest(settle)
+            self._settle_rest()
         except (SessionGone, StaleRequest) as refusal:
             session.lost = session.lost or not isinstance(refusal, CutOff)
             log.warning("what ended after that does not count: its jobs run again. %s", refusal)
