@@ -6,6 +6,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 from headrace.errors import ConfigurationError, SessionGone, StoreError, StoreUnavailable
@@ -23,8 +24,6 @@ from headrace.worker.reconcile import reconcile
 from headrace.worker.session import MARGIN, RENEW_AGAIN, TELL_WITHIN, renew_within
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from headrace.app import Headrace
 
 log = logging.getLogger("headrace.worker")
@@ -95,8 +94,8 @@ class Worker:
         self._pump: Pump | None = None
         self._thread: threading.Thread | None = None
         self._stopped = threading.Event()
-        self._ready = threading.Event()
-        self._trouble: BaseException | None = None
+        self._started: Future[None] = Future()
+        """Whether it has ever worked, or why it did not, for `start`."""
 
     # -- ways to run it --
 
@@ -109,7 +108,7 @@ class Worker:
             except SessionGone as error:
                 log.warning("%s Opening a new session.", error, extra={"event": "session_lost"})
             except StoreUnavailable as error:
-                if not self._ready.is_set():
+                if not self._started.done():
                     raise  # it has never worked: that is for the caller to know
                 log.warning("%s Trying again in %g s.", error, PAUSE, extra={"event": "store_unavailable"})
                 self._stopped.wait(PAUSE)
@@ -137,13 +136,10 @@ class Worker:
 
     def start(self) -> Worker:
         """Work in a thread of this program until `stop`."""
-        self._ready.clear()
-        self._trouble = None
+        self._started = Future()
         self._thread = threading.Thread(target=self._run_in_thread, name="headrace-pump", daemon=True)
         self._thread.start()
-        self._ready.wait()
-        if self._trouble is not None:
-            raise self._trouble
+        self._started.result()
         return self
 
     async def astart(self) -> Worker:
@@ -154,10 +150,9 @@ class Worker:
         try:
             self.run()
         except BaseException as error:
-            if self._ready.is_set():
+            if self._started.done():
                 raise  # it did start: nobody waits for it any more
-            self._trouble = error
-            self._ready.set()
+            self._started.set_exception(error)
 
     def stop(self, grace: float = GRACE) -> None:
         """Stop taking jobs; let those that run finish for up to `grace` seconds; give the rest back."""
@@ -174,17 +169,13 @@ class Worker:
     def __enter__(self) -> Worker:
         return self.start()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     async def __aenter__(self) -> Worker:
         return await self.astart()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.astop()
 
     # -- a session --
@@ -217,7 +208,8 @@ class Worker:
                 pump.close()
                 raise
             keeper.start()
-            self._ready.set()
+            if not self._started.done():
+                self._started.set_result(None)
             if self._stopped.is_set() and not burst:
                 pump.stopping.stop()
             pump.run()
