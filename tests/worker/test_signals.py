@@ -9,13 +9,21 @@ import signal
 import subprocess
 import time
 from collections import Counter
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import apsw
 import pytest
 
 from headrace import Headrace, Job, State
+from headrace.records import SessionInfo
+from headrace.worker.child import Child
+from headrace.worker.custody import Custody
+from headrace.worker.ledger import Ledger
+from headrace.worker.process import Settings
+from headrace.worker.supervisor import Supervisor
 from processes import (
     Witness,
     alive,
@@ -114,6 +122,23 @@ def test_at_any_moment(app: Headrace, witness: Witness, start_worker: StartWorke
     for job in jobs:
         assert (job.state, job.attempts, job.crashes) == (State.DONE, 1, 0)
     assert len(witness.marks("start")) == len(calls), "what had started was allowed to finish"
+
+
+def test_a_supervisor_that_stops_no_longer_looks_whether_it_can_start_a_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is to start one at once, and another one winds up: it went round and round until that had ended."""
+    pauses: list[float] = []
+    with closing(Headrace("sqlite:///:memory:")) as app, closing(Ledger.shared()) as ledger:
+        supervisor = Supervisor(app, Settings(app_path="", store=app.url, queues=("default",), slots=1))
+        child = Child(SimpleNamespace(pid=0), SessionInfo(id="s", name="s"), 15_000, ledger, Custody(()))  # type: ignore[arg-type]
+        supervisor._children[0] = child
+        monkeypatch.setattr("headrace.worker.supervisor._signal", lambda *_: None)
+        monkeypatch.setattr(supervisor._signals, "wait", pauses.append)
+        supervisor._renew()
+        supervisor._stop(signal.SIGTERM)
+        supervisor._sleep()
+    assert pauses[0] > 0.5
 
 
 def test_sighup_replaces_processes(app: Headrace, witness: Witness, start_worker: StartWorker, tmp_path: Path) -> None:

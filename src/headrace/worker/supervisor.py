@@ -109,7 +109,7 @@ class Supervisor:
         self._close_sessions_of_the_dead()
         threading.Thread(target=self._end_the_cut_off, name="headrace-watch", daemon=True).start()
         try:
-            while self._children or (self._to_start and not self._stopping):
+            while self._children or self._to_start:
                 self._obey_signals()
                 self._obey_operators()
                 self._start_processes()
@@ -143,6 +143,7 @@ class Supervisor:
 
     def _stop(self, number: int) -> None:
         self._stopping += 1
+        self._to_start = 0
         if self._stopping == 1:
             log.info(
                 "stopping: jobs have %g s to finish (%s again: at once)",
@@ -172,7 +173,7 @@ class Supervisor:
     # -- births --
 
     def _start_processes(self) -> None:
-        if self._stopping or time.monotonic() < self._start_at:
+        if time.monotonic() < self._start_at:
             return
         while self._to_start:
             self._to_start -= 1
@@ -267,6 +268,7 @@ class Supervisor:
         if code == EXIT_BAD_APP and not self._ever_ran:
             self._exit_code = EXIT_BAD_APP
             self._stopping = self._stopping or 1
+            self._to_start = 0
             self._stop_children()
             return
         if self._stopping or (found_nothing and self._settings.burst):
