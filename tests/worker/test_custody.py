@@ -17,6 +17,7 @@ import pytest
 from headrace.records import Ref
 from headrace.worker import custody as module
 from headrace.worker.custody import Crashes, Custody
+from headrace.worker.ledger import Ledger
 from processes import environment, eventually
 from volume import volume
 
@@ -39,6 +40,14 @@ def test_the_last_word_counts(custody: Custody) -> None:
     for held in ({1: [b"raw", "value"], "a": [1]}, {1: [b"raw", "other"], "a": [1], 2: []}, {2: []}, {}):
         custody.keep(held)
         assert other_side(custody).held() == held
+
+
+def test_a_ledger_can_be_read_whatever_the_jobs_are_called() -> None:
+    """As in Qless, where anyone may choose an id. It has room for 56 bytes: here the last one is half a character."""
+    with closing(Ledger.shared()) as ledger:
+        for ref in (7, "plain", "x" + "ä" * 40):
+            ledger.enter(ref, 1_000, None)
+        assert [entry.ref for entry in ledger.entries()] == [7, "plain", "x" + "ä" * 27]
 
 
 def test_it_does_not_grow_with_the_jobs(custody: Custody, monkeypatch: pytest.MonkeyPatch) -> None:

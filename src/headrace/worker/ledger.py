@@ -114,7 +114,8 @@ class Ledger:
         for place in range(ENTRIES):
             kind, began, deadline, number, text = _ENTRY.unpack_from(self._map, _HEADER.size + place * _ENTRY.size)
             if kind != _UNUSED:
-                ref = number if kind == _NUMBER else text.rstrip(b"\0").decode()
+                # Of a long text it has the beginning, which may end within a character.
+                ref = number if kind == _NUMBER else text.rstrip(b"\0").decode(errors="ignore")
                 found.append(Entry(ref, began, deadline or None))
         return found
 
