@@ -15,8 +15,8 @@ from headrace.records import Ref
 
 _HEADER = struct.Struct("<QQQQ")
 """The pump's last beat, whether it ended in good order, when it renewed its session, whether its worker is to stop."""
-_ENTRY = struct.Struct("<QQQq56s")  # kind of ref, began, deadline (0: none), ref as a number, or as text
-_NUMBERED = struct.Struct("<QQQq")  # the same without the text: most refs are numbers
+_ENTRY = struct.Struct("<QQq56s")  # kind of ref, deadline (0: none), ref as a number, or as text
+_NUMBERED = struct.Struct("<QQq")  # the same without the text: most refs are numbers
 _UNUSED, _NUMBER, _TEXT = range(3)
 _NOWHERE = 0
 ENTRIES = 1024
@@ -27,7 +27,6 @@ class Entry(NamedTuple):
     """A job whose function has been entered."""
 
     ref: Ref
-    began: int
     deadline: int | None
 
 
@@ -67,9 +66,9 @@ class Ledger:
             return _NOWHERE  # more at once than the ledger has room for: these will count as not started
         deadline = 0 if limit is None else began + limit
         if isinstance(ref, int):
-            _NUMBERED.pack_into(self._map, place, _NUMBER, began, deadline, ref)
+            _NUMBERED.pack_into(self._map, place, _NUMBER, deadline, ref)
         else:
-            _ENTRY.pack_into(self._map, place, _TEXT, began, deadline, 0, ref.encode())
+            _ENTRY.pack_into(self._map, place, _TEXT, deadline, 0, ref.encode())
         return place
 
     def leave(self, place: int) -> None:
@@ -112,11 +111,11 @@ class Ledger:
         """The jobs whose functions have been entered and not left."""
         found = []
         for place in range(ENTRIES):
-            kind, began, deadline, number, text = _ENTRY.unpack_from(self._map, _HEADER.size + place * _ENTRY.size)
+            kind, deadline, number, text = _ENTRY.unpack_from(self._map, _HEADER.size + place * _ENTRY.size)
             if kind != _UNUSED:
                 # Of a long text it has the beginning, which may end within a character.
                 ref = number if kind == _NUMBER else text.rstrip(b"\0").decode(errors="ignore")
-                found.append(Entry(ref, began, deadline or None))
+                found.append(Entry(ref, deadline or None))
         return found
 
     def close(self) -> None:
