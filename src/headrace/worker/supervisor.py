@@ -9,6 +9,7 @@ holds, its custody says so.)
 from __future__ import annotations
 
 import logging
+import math
 import os
 import select
 import signal
@@ -91,7 +92,7 @@ class Supervisor:
         self._children: dict[int, Child] = {}
         self._signals = Signals()
         self._stopping = 0
-        self._kill_at: float | None = None
+        self._kill_at = math.inf
         self._to_start = settings.processes
         self._start_at = 0.0
         self._births = 0
@@ -176,14 +177,13 @@ class Supervisor:
         if time.monotonic() < self._start_at:
             return
         while self._to_start:
-            self._to_start -= 1
             try:
                 self._start_one()
             except (StoreError, OSError) as error:
                 log.error("a worker process could not be started: %s", error, extra={"event": "process_not_started"})
-                self._to_start += 1
                 self._start_at = time.monotonic() + 1.0
                 return
+            self._to_start -= 1
 
     def _start_one(self) -> None:
         settings = self._settings
@@ -398,7 +398,7 @@ class Supervisor:
     # -- the end --
 
     def _enforce_the_end(self) -> None:
-        if self._kill_at is not None and time.monotonic() >= self._kill_at:
+        if time.monotonic() >= self._kill_at:
             self._signal_all(signal.SIGKILL)
 
     def _kill_all(self) -> None:
@@ -412,13 +412,12 @@ class Supervisor:
                 child.process.returncode = os.waitstatus_to_exitcode(status)
 
     def _sleep(self) -> None:
-        timeout = min(1.0, max(self._renew_at - time.monotonic(), 0.0))
-        if self._kill_at is not None:
-            timeout = min(timeout, max(self._kill_at - time.monotonic(), 0.01))
+        now = time.monotonic()
+        until = min(now + 1.0, self._renew_at, max(self._kill_at, now + 0.01))
         if self._to_start:
-            timeout = min(timeout, max(self._start_at - time.monotonic(), 0.0))
+            until = min(until, self._start_at)
         if self._children or self._to_start:
-            self._signals.wait(timeout)
+            self._signals.wait(max(until - now, 0.0))
 
 
 def _signal(child: Child, number: int) -> None:
