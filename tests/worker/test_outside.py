@@ -155,7 +155,7 @@ def test_an_isolated_run_sees_and_loses_nothing_either(tmp_path: Path) -> None:
 
 def take(said: Said) -> Report:
     class Lease:
-        ref, token, id = 1, 1, "a"
+        ref, token, id, data = 1, 1, "a", None
 
     return said.take(Lease)  # type: ignore[arg-type]
 

@@ -66,7 +66,7 @@ class Renewals:
         if not runs and not compare:
             self.seconds = self._within(self._session.timeout)
             return
-        held = [(run.lease.ref, run.lease.token, run.lease.id) for run in runs.values()]
+        held = [run.lease_key for run in runs.values()]
         if compare:
             self.compared_at = time.monotonic()
             # Of a job that came back to us the run that goes on is named: losses come by id.

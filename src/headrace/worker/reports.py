@@ -42,7 +42,6 @@ class Said:
         """What the run has made of it, until the store has recorded that."""
         self.seen = data
         """What the task has read or written last: what it says next is a change of that."""
-        self._began_with = data
         self._has_changed = False
         """Whether the store has recorded a change of the data."""
 
@@ -102,7 +101,7 @@ class Said:
             progress=self.progress,
             data=data,
             base=None if data is None else base or b"",
-            account=encode_account(None, self._began_with, None) if data is not None and is_first else None,
+            account=encode_account(None, lease.data, None) if data is not None and is_first else None,
             log=() if lines is None else tuple(lines),
         )
 
