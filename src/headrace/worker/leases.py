@@ -327,16 +327,13 @@ class Leases:
         if self._ledger is not None:
             self._ledger.leave(run.place)
         if run.start_by is not None:
-            self._learn_start(run, run.start_by, outcome)
+            self._session.asking.started(run.start_by - (run.lease.extras.start_within or 0), outcome)
+            if self.left is not None and outcome.kind is Kind.RELEASED and outcome.began is None:
+                self.left += 1
         self.outcomes.append(outcome)
         self.running.pop(run, None)
         if self.asleep and self.ripe():
             self.wake()
-
-    def _learn_start(self, run: Run, start_by: int, outcome: Outcome) -> None:
-        self._session.asking.started(start_by - (run.lease.extras.start_within or 0), outcome)
-        if self.left is not None and outcome.kind is Kind.RELEASED and outcome.began is None:
-            self.left += 1
 
     # -- for the pump --
 

@@ -22,7 +22,8 @@ class Resources:
         self._app = app
         self.run_coroutine = run_coroutine
         """On the loop that all of these live on."""
-        self._values: dict[str, Any] = {}
+        self.values: dict[str, Any] = {}
+        """What is provided, by name."""
         self._open: list[tuple[str, Generator[Any, None, None]]] = []
 
     def start(self, names: Iterable[str] | None = None) -> None:
@@ -31,7 +32,7 @@ class Resources:
             for hook in self._app.start_hooks:
                 self._resolve(hook())
             for name in self._app.providers if names is None else names:
-                self._values[name] = self._make(name)
+                self.values[name] = self._make(name)
         except BaseException:
             self.stop()
             raise
@@ -45,9 +46,6 @@ class Resources:
 
     def _resolve(self, made: Any) -> Any:
         return self.run_coroutine(made) if inspect.iscoroutine(made) else made
-
-    def get(self, name: str) -> Any:
-        return self._values[name]
 
     def stop(self) -> None:
         """Clean up in the opposite order. What fails is logged, and keeps nothing else from being cleaned up."""

@@ -245,7 +245,8 @@ def _prepare(
     except ArgumentsError as error:
         raise _Broken(str(error)) from None
     if task.arguments.injected:
-        _inject(kwargs, task, resources)
+        for parameter, name in task.arguments.injected.items():
+            kwargs[parameter] = resources.values[name]
     if run.start_by is not None and steady() > run.start_by:
         raise _Late  # the last look at the clock before the task, when all that may take long has been done
     return args, kwargs
@@ -253,7 +254,7 @@ def _prepare(
 
 def _raised(run: Run, error: BaseException) -> Outcome:
     if isinstance(error, _Broken):
-        return quarantine(run, error.reason)
+        return quarantine(run, str(error))
     if isinstance(error, _Late):
         run.began = None
         return release(run)
@@ -281,17 +282,11 @@ def _leave_out_steps(error: BaseException) -> None:
 
 
 class _Broken(Exception):
-    def __init__(self, reason: str) -> None:
-        self.reason = reason
+    """Its arguments can't be read."""
 
 
 class _Late(Exception):
     """By now as many others may start as the rate of its lane allows."""
-
-
-def _inject(kwargs: dict[str, Any], task: Task[Any, Any], resources: Resources) -> None:
-    for parameter, name in task.arguments.injected.items():
-        kwargs[parameter] = resources.get(name)
 
 
 def _enter(run: Run, app: Headrace) -> ExitStack:
