@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from queue import SimpleQueue
+from typing import Any, cast
 
 import pytest
 
@@ -28,7 +29,7 @@ def leases() -> Iterator[Leases]:
     pump = Pump(app, "s", queues=["default"], slots=2)
     for number in range(5):
         lease = Lease(number, 1, f"{number}", "task", "default", b"{}")
-        pump.leases.waiting[Run(lease, None, pump._reports)] = True
+        pump.leases.waiting[Run(lease, cast("Any", None), pump._reports)] = True
     pump.leases.ahead.replied({0}, 0)
     pump.leases.ahead.due_at += 60  # just now, however slow this machine is
     pump.leases.outcomes.append(Outcome(ref=9, token=1, id="9", kind=Kind.DONE))

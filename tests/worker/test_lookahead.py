@@ -213,7 +213,7 @@ def test_two_batches_are_held_ready_where_one_is_handed_out_while_the_other_runs
 def waiting(*jobs: str) -> list[Run]:
     """Leases of a queue each, with a priority: `a9`."""
     return [
-        Run(Lease(number, 1, job, "task", job[0], b"", priority=int(job[1:])), None, cast("Any", None))
+        Run(Lease(number, 1, job, "task", job[0], b"", priority=int(job[1:])), cast("Any", None), cast("Any", None))
         for number, job in enumerate(jobs)
     ]
 

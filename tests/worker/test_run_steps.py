@@ -44,7 +44,6 @@ def perform_here(app: Headrace, run: Run) -> Outcome:
     """In this thread, or on a loop, as its task wants it."""
     steady = SystemClock().steady
     resources = Resources(app, asyncio.run)
-    assert run.task is not None
     return asyncio.run(perform_async(run, resources, steady)) if run.task.is_async else perform(run, resources, steady)
 
 

@@ -203,9 +203,9 @@ class Testing:
 
     def _perform(self, lease: Lease) -> Outcome:
         task = self.app.tasks.get(lease.task)
-        run = Run(lease, task, self)
         if task is None:
-            return put_off(run, self.clock.now())
+            return put_off(lease, self.clock.now())
+        run = Run(lease, task, self)
         if self._runner is None or self._resources is None:
             self._runner = asyncio.Runner()
             self._resources = Resources(self.app, self._runner.run)

@@ -144,8 +144,6 @@ class Context:
 
     @property
     def _app(self) -> Headrace:
-        if self._run.task is None:
-            raise HeadraceError("This run belongs to no app.")
         return self._run.task.app
 
     # -- what it may say --

@@ -47,7 +47,6 @@ def _limits(run: Run, now: int) -> Iterator[tuple[int, str]]:
     limit = run.time_limit
     if limit is not None:
         yield began + limit, TIMED_OUT
-    assert run.task is not None
     heartbeat = run.task.options.heartbeat
     if heartbeat is not None:
         yield beat + heartbeat, SILENT

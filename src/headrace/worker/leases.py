@@ -300,7 +300,7 @@ class Leases:
             return False
         limit = None
         options = run.lease.options  # most jobs with some have no time-out of their own: a look spares decoding them
-        if (options is not None and options.find(b'"timeout"') >= 0) or (run.task is not None and run.task.limited):
+        if (options is not None and options.find(b'"timeout"') >= 0) or run.task.limited:
             limit = run.time_limit
             self.deadlines.begun.append(run)
             self.wake()
@@ -347,7 +347,7 @@ class Leases:
         """Hand what came to executors. `choose` says to which, or why there is none."""
         session = self._session
         if session.gone:  # before or after we were cut off: it is not worth knowing
-            self.outcomes.extend(release(Run(lease, None, channel)) for lease in reply.leases)
+            self.outcomes.extend(release(lease) for lease in reply.leases)
             return
         if not self.waiting:
             self.moved = self.steady()
@@ -360,29 +360,29 @@ class Leases:
         for lease in session.still_ours(reply.leases):
             known = usual.get(lease.task)
             task = tasks.get(lease.task) if known is None else known[0]
-            run = Run(lease, task, channel)
-            if in_jobs:
-                run.sure_until = session.sure_until
             extras = lease.extras
-            if extras.start_within is not None:
-                run.start_by = session.asked + extras.start_within
             if extras.problem:
-                self.outcomes.append(quarantine(run, extras.problem))
+                self.outcomes.append(quarantine(lease, extras.problem))
                 continue
             if task is None:
-                self.outcomes.append(put_off(run, reply.now))
+                self.outcomes.append(put_off(lease, reply.now))
                 continue
             if known is not None and not lease.crashes:
                 _, executor, line = known
             else:
                 chosen = choose(lease, task)
                 if isinstance(chosen, str):
-                    self.outcomes.append(quarantine(run, chosen))
+                    self.outcomes.append(quarantine(lease, chosen))
                     continue
                 executor, line = chosen, runs.setdefault(chosen, [])
                 if not lease.crashes:
                     usual[lease.task] = task, executor, line
+            run = Run(lease, task, channel)
             run.executor = executor
+            if in_jobs:
+                run.sure_until = session.sure_until
+            if extras.start_within is not None:
+                run.start_by = session.asked + extras.start_within
             self.waiting[run] = True
             line.append(run)
         session.asking.served(reply.leases[-1])
@@ -457,7 +457,7 @@ class Leases:
         return True
 
     def _give_back(self, run: Run) -> None:
-        self.outcomes.append(release(run))
+        self.outcomes.append(release(run.lease, run.began))
         if self.left is not None:
             self.left += 1
 

@@ -9,17 +9,17 @@ import msgspec
 
 from headrace.errors import ConfigurationError, Timeout
 from headrace.options import ASKED_RETRIES
-from headrace.records import Charge, Kind, Outcome
+from headrace.records import Charge, Kind, Lease, Outcome
 from headrace.signals import Cancelled, Fail, MoveTo, Retry, Signal, Snooze, WaitFor
 from headrace.store.contract import Facet
 from headrace.store.history import encode_account, with_data_after
-from headrace.task import Task
 from headrace.traffic import as_test, is_test
 from headrace.values.codec import ErrorText, clean, describe_error, encode_error, encode_value
 from headrace.values.durations import milliseconds, moment
 from headrace.values.merging import merged
 
 if TYPE_CHECKING:
+    from headrace.app import Headrace
     from headrace.worker.run import Run
 
 log = logging.getLogger("headrace.worker")
@@ -39,9 +39,8 @@ TIMED_OUT = "the job ran out of time"
 SILENT = "the job gave no heartbeat"
 
 
-def outcome_of(run: Run, kind: Kind, *, note: str = "", group: str | None = None, **fields: Any) -> Outcome:
+def outcome_of(lease: Lease, kind: Kind, *, note: str = "", group: str | None = None, **fields: Any) -> Outcome:
     """An outcome that every store can keep, whatever a task had to say."""
-    lease = run.lease
     return Outcome(
         ref=lease.ref,
         token=lease.token,
@@ -61,46 +60,44 @@ def give_account(run: Run, outcome: Outcome) -> None:
         outcome.account = encode_account(outcome.error, before, after)
 
 
-def quarantine(run: Run, reason: str) -> Outcome:
+def quarantine(lease: Lease, reason: str) -> Outcome:
     """A job that cannot be run at all is kept, with the reason, where people will find it."""
-    shown = run.id.encode(errors="backslashreplace").decode()  # of a broken job that may be anything
-    log.error("job %s (%s) is broken: %s", shown, run.lease.task, reason, extra={"event": "job_broken"})
-    return outcome_of(run, Kind.BROKEN, error=encode_error(ErrorText("", clean(reason))), note=reason)
+    shown = lease.id.encode(errors="backslashreplace").decode()  # of a broken job that may be anything
+    log.error("job %s (%s) is broken: %s", shown, lease.task, reason, extra={"event": "job_broken"})
+    return outcome_of(lease, Kind.BROKEN, error=encode_error(ErrorText("", clean(reason))), note=reason)
 
 
-def put_off(run: Run, now: int) -> Outcome:
+def put_off(lease: Lease, now: int) -> Outcome:
     """A job whose task is unknown here: perhaps a deploy is under way, and other workers know it."""
-    since = run.lease.deferred_since
+    since = lease.deferred_since
     waited = 0 if since is None else now - since
     if waited >= UNKNOWN_FOR:
-        return quarantine(run, f"no worker that took it in the last hour knows the task {run.lease.task!r}")
+        return quarantine(lease, f"no worker that took it in the last hour knows the task {lease.task!r}")
     log.warning(
-        "job %s: the task %r is not known here; putting it off", run.id, run.lease.task, extra={"event": "task_unknown"}
+        "job %s: the task %r is not known here; putting it off", lease.id, lease.task, extra={"event": "task_unknown"}
     )
     return outcome_of(
-        run,
+        lease,
         Kind.AGAIN,
         charge=Charge.DEFERRAL,
         delay=min(max(1_000, waited // 2), 300_000),
-        note=f"the task {run.lease.task!r} is not known here",
+        note=f"the task {lease.task!r} is not known here",
     )
 
 
-def release(run: Run) -> Outcome:
+def release(lease: Lease, began: int | None = None) -> Outcome:
     """Give a job back unspent."""
-    return outcome_of(run, Kind.RELEASED, began=run.began)
+    return outcome_of(lease, Kind.RELEASED, began=began)
 
 
 def conclude(run: Run, error: BaseException) -> Outcome:
     """What becomes of a run that ended with an exception. If that can't be worked out, or encoded, it is a failure."""
-    task = run.task
-    assert task is not None
     try:
-        return _checked(_conclude(run, task, error))
+        return _checked(_conclude(run, error))
     except BaseException as problem:
         if run.thread is not None and isinstance(problem, Timeout) and not isinstance(error, Timeout):
             raise  # thrown at this thread from outside, just now: the run is concluded with that
-        return failed(run, task, "signal" if isinstance(error, Signal) else "outcome", problem)
+        return failed(run, "signal" if isinstance(error, Signal) else "outcome", problem)
 
 
 def _checked(outcome: Outcome) -> Outcome:
@@ -108,25 +105,25 @@ def _checked(outcome: Outcome) -> Outcome:
     return _decode(msgspec.msgpack.encode(outcome))
 
 
-def _conclude(run: Run, task: Task[Any, Any], error: BaseException) -> Outcome:
-    reason = run.stop_reason
+def _conclude(run: Run, error: BaseException) -> Outcome:
+    reason, options = run.stop_reason, run.task.options
     if reason in (STOPPING, LOST):
-        return release(run)
+        return release(run.lease, run.began)
     if reason in (TIMED_OUT, SILENT):
         error = Timeout(f"{reason} ({_limit_in_words(run)})")
     elif reason == CANCELLED:
         log.info("job %s (%s) stopped: it was cancelled", run.id, run.lease.task, extra={"event": "job_cancelled"})
         return _ended_badly(run, "cancelled", describe_error(error))
     if isinstance(error, Signal) and not isinstance(error, Cancelled):
-        return _obey(run, task, error)
-    if isinstance(error, task.options.fail_on) or not isinstance(error, task.options.retry_on):
-        return failed(run, task, _group(error), error)
-    return _retry(run, task, error)
+        return _obey(run, error)
+    if isinstance(error, options.fail_on) or not isinstance(error, options.retry_on):
+        return failed(run, _group(error), error)
+    return _retry(run, error)
 
 
 def _limit_in_words(run: Run) -> str:
     option, limit = "timeout", run.time_limit
-    if run.stop_reason == SILENT and run.task is not None:
+    if run.stop_reason == SILENT:
         option, limit = "heartbeat", run.task.options.heartbeat
     return "no limit" if limit is None else f"{option}={limit / 1000:g} s"
 
@@ -135,13 +132,13 @@ def _group(error: BaseException) -> str:
     return (error.group if isinstance(error, Retry) else None) or type(error).__name__
 
 
-def _refusal(run: Run, task: Task[Any, Any], error: BaseException) -> str | None:
+def _refusal(run: Run, error: BaseException) -> str | None:
     """Why the job gets no further attempt; None: it does."""
-    override = run.override("retries")
-    retries, bound = task.options.retries, f"@app.task(retries={task.options.retries})"
+    options, override = run.task.options, run.override("retries")
+    retries, bound = options.retries, f"@app.task(retries={options.retries})"
     if override is not None:
         retries, bound = override, f"using(retries={override})"
-    elif isinstance(error, Retry) and task.options.own_retries is None:
+    elif isinstance(error, Retry) and options.own_retries is None:
         retries, bound = ASKED_RETRIES, "a task without retries="
     if run.attempt > retries:
         return f"{bound} allows {f'{retries} of them' if retries else 'none'}"
@@ -149,14 +146,12 @@ def _refusal(run: Run, task: Task[Any, Any], error: BaseException) -> str | None
     return f"its store allows {limit} attempts in all" if limit is not None and run.attempt >= limit else None
 
 
-def _retry(
-    run: Run, task: Task[Any, Any], error: BaseException, *, delay: int | None = None, at: int | None = None
-) -> Outcome:
-    refusal = _refusal(run, task, error)
+def _retry(run: Run, error: BaseException, *, delay: int | None = None, at: int | None = None) -> Outcome:
+    refusal = _refusal(run, error)
     if refusal is not None:
-        return failed(run, task, _group(error), error, refusal if isinstance(error, Retry) else "")
+        return failed(run, _group(error), error, refusal if isinstance(error, Retry) else "")
     if delay is None and at is None:
-        delay = round(task.options.backoff.delay(run.attempt) * 1000)
+        delay = round(run.task.options.backoff.delay(run.attempt) * 1000)
     text = describe_error(error)
     log.warning(
         "job %s (%s): attempt %d failed, and it will run again: %s: %s",
@@ -165,7 +160,7 @@ def _retry(
         extra={"event": "attempt_failed"},
     )
     return outcome_of(
-        run,
+        run.lease,
         Kind.AGAIN,
         charge=Charge.ATTEMPT,
         delay=delay or 0,
@@ -176,7 +171,7 @@ def _retry(
     )
 
 
-def failed(run: Run, task: Task[Any, Any], group: str, error: BaseException, refusal: str = "") -> Outcome:
+def failed(run: Run, group: str, error: BaseException, refusal: str = "") -> Outcome:
     text = describe_error(error)
     if refusal:
         refused = f"the task asked for another run, but {refusal}"
@@ -189,14 +184,14 @@ def failed(run: Run, task: Task[Any, Any], group: str, error: BaseException, ref
         exc_info=error,
         extra={"event": "job_failed"},
     )
-    call_failure_hooks(run, task, error)
+    call_failure_hooks(run, error)
     return outcome
 
 
-def call_failure_hooks(run: Run, task: Task[Any, Any], error: BaseException) -> None:
+def call_failure_hooks(run: Run, error: BaseException) -> None:
     """Call the hooks for jobs that have failed for good."""
-    hooks = [*task.app.failure_hooks, *([task.options.on_failure] if task.options.on_failure else [])]
-    for hook in hooks:
+    own = run.task.options.on_failure
+    for hook in (*run.task.app.failure_hooks, *([own] if own else [])):
         try:
             hook(run.context, error)
         except BaseException:
@@ -205,26 +200,26 @@ def call_failure_hooks(run: Run, task: Task[Any, Any], error: BaseException) -> 
 
 def _ended_badly(run: Run, group: str, text: ErrorText) -> Outcome:
     note = f"{text.type}: {text.message}"
-    return outcome_of(run, Kind.FAILED, charge=Charge.ATTEMPT, error=encode_error(text), group=group, note=note)
+    return outcome_of(run.lease, Kind.FAILED, charge=Charge.ATTEMPT, error=encode_error(text), group=group, note=note)
 
 
-def _obey(run: Run, task: Task[Any, Any], signal: Signal) -> Outcome:
+def _obey(run: Run, signal: Signal) -> Outcome:
     """Do what the task asked for."""
-    data = getattr(signal, "data", ...)
-    encoded = None if data is ... else encode_value("data", data, task.app.payload_limit)
+    app, data = run.task.app, getattr(signal, "data", ...)
+    encoded = None if data is ... else encode_value("data", data, app.payload_limit)
     if isinstance(signal, Fail):
-        outcome = failed(run, task, signal.group or "failed", signal)
+        outcome = failed(run, signal.group or "failed", signal)
     elif isinstance(signal, Retry):
         own_time = signal.delay is not None or signal.at is not None
-        outcome = _retry(run, task, signal, **(_when(task, signal.delay, signal.at) if own_time else {}))
+        outcome = _retry(run, signal, **(_when(app, signal.delay, signal.at) if own_time else {}))
     elif isinstance(signal, Snooze):
-        outcome = outcome_of(run, Kind.AGAIN, note="snoozed", **_when(task, signal.delay or 0, signal.at))
+        outcome = outcome_of(run.lease, Kind.AGAIN, note="snoozed", **_when(app, signal.delay or 0, signal.at))
     elif isinstance(signal, MoveTo):
-        outcome = _move(run, task, signal)
+        outcome = _move(run, signal)
     elif isinstance(signal, WaitFor):
-        outcome = _wait(run, task, signal)
+        outcome = _wait(run, signal)
     else:
-        return failed(run, task, _group(signal), signal)
+        return failed(run, _group(signal), signal)
     outcome.data = encoded
     outcome.base = None if encoded is None else run.speaking.seen or b""
     return outcome
@@ -239,22 +234,23 @@ def rebase(outcome: Outcome, data: bytes | None) -> None:
     outcome.account = with_data_after(outcome.account or encode_account(None, mine, mine), outcome.data)
 
 
-def _wait(run: Run, task: Task[Any, Any], signal: WaitFor) -> Outcome:
-    task.app.require_option(Facet.RELATIONS, "wait_for", "WaitFor")
+def _wait(run: Run, signal: WaitFor) -> Outcome:
+    run.task.app.require_option(Facet.RELATIONS, "wait_for", "WaitFor")
     note = f"for {len(signal.jobs)} job{'' if len(signal.jobs) == 1 else 's'}"
-    return outcome_of(run, Kind.WAITING, after=signal.jobs, note=note)
+    return outcome_of(run.lease, Kind.WAITING, after=signal.jobs, note=note)
 
 
-def _when(task: Task[Any, Any], delay: Any, at: Any) -> dict[str, Any]:
+def _when(app: Headrace, delay: Any, at: Any) -> dict[str, Any]:
     if at is not None:
-        instant, wait = moment(at, task.app.zone, "at", task.app.clock.now())
+        instant, wait = moment(at, app.zone, "at", app.clock.now())
         return {"at": instant} if instant is not None else {"delay": wait}
     return {"delay": milliseconds(delay, "delay")}
 
 
-def _move(run: Run, task: Task[Any, Any], signal: MoveTo) -> Outcome:
+def _move(run: Run, signal: MoveTo) -> Outcome:
+    app = run.task.app
     outcome = outcome_of(
-        run,
+        run.lease,
         Kind.MOVED,
         queue=as_test(signal.queue) if is_test(run.lease.queue) else signal.queue,
         delay=0 if signal.delay is None else milliseconds(signal.delay, "delay"),
@@ -262,9 +258,9 @@ def _move(run: Run, task: Task[Any, Any], signal: MoveTo) -> Outcome:
         after=signal.after,
     )
     if signal.after:
-        task.app.require(Facet.RELATIONS, "MoveTo(after=...)")
+        app.require(Facet.RELATIONS, "MoveTo(after=...)")
     if signal.call is not None:
-        if signal.call.task.app is not task.app:
+        if signal.call.task.app is not app:
             raise ConfigurationError("MoveTo(call=...) takes a call of a task of the same app.")
         outcome.task = signal.call.new.task
         outcome.body = signal.call.new.body

@@ -86,7 +86,7 @@ class Run:
     _context: Context | None = None
     _overrides: Any = None
 
-    def __init__(self, lease: Lease, task: Task[Any, Any] | None, channel: Channel) -> None:
+    def __init__(self, lease: Lease, task: Task[Any, Any], channel: Channel) -> None:
         self.lease = lease
         self.task = task
         self.channel = channel
@@ -109,7 +109,6 @@ class Run:
     @property
     def time_limit(self) -> int | None:
         """How many milliseconds this run may take."""
-        assert self.task is not None
         limit = self.override("timeout")
         return self.task.options.timeout if limit is None else limit or None
 
@@ -133,7 +132,6 @@ class Run:
     def encode_result(self, value: Any) -> bytes | None:
         """What the task returns, as the store keeps it; None: there is nothing to keep."""
         task = self.task
-        assert task is not None
         if value is None and task.results.allows_none:
             return None
         kept = self.override("keep_result")
@@ -145,7 +143,6 @@ class Run:
         """Whether its task has completed it, and committed that. Nothing that happens later counts then."""
         if not self.completing:  # nearly always
             return False
-        assert self.task is not None
         store = self.task.app.store
         try:
             return store.run(transactional(store, "complete()").is_completed(self.lease_key))
@@ -189,7 +186,6 @@ class Run:
 def perform(run: Run, resources: Resources, steady: Callable[[], int]) -> Outcome:
     """Run a plain function (or a coroutine function, on the loop of its process) in this thread."""
     task = run.task
-    assert task is not None
     run.began = run.beat or steady()
     variable = set_current(run)
     test = in_test_run.set(True) if run.lease.queue.startswith(TEST_MARK) else None
@@ -218,7 +214,6 @@ def perform(run: Run, resources: Resources, steady: Callable[[], int]) -> Outcom
 async def perform_async(run: Run, resources: Resources, steady: Callable[[], int]) -> Outcome:
     """Run a coroutine function on this thread's event loop."""
     task = run.task
-    assert task is not None
     run.began = run.beat or steady()
     variable = set_current(run)
     test = in_test_run.set(True) if run.lease.queue.startswith(TEST_MARK) else None
@@ -254,10 +249,10 @@ def _prepare(
 
 def _raised(run: Run, error: BaseException) -> Outcome:
     if isinstance(error, _Broken):
-        return quarantine(run, str(error))
+        return quarantine(run.lease, str(error))
     if isinstance(error, _Late):
         run.began = None
-        return release(run)
+        return release(run.lease)
     _leave_out_steps(error)
     return _completed(run, error) if run.is_completed() else conclude(run, error)
 
@@ -305,7 +300,7 @@ def _with_result(outcome: Outcome, run: Run, task: Task[Any, Any], value: Any) -
         outcome.result = run.encode_result(value)
     except ArgumentsError as error:
         # It has run, with all its effects: running it again would not make its result fit.
-        return failed(run, task, "result", error)
+        return failed(run, "result", error)
     return outcome
 
 

@@ -98,9 +98,7 @@ class IsolatedExecutor:
 
     def _run(self, run: Run) -> Outcome | None:
         """The outcome, or None if it has been passed on already."""
-        task = run.task
-        assert task is not None
-        if not task.options.scratch:
+        if not run.task.options.scratch:
             return self._supervise(run, Request(run.lease, None, run.start_by))
         prefix = f"headrace-job-{run.id.encode().hex()[:64]}-"
         _remove_all(prefix)  # what an earlier attempt left when its worker was killed
@@ -125,7 +123,7 @@ class IsolatedExecutor:
             if not self._leases.enter(run):
                 run.stopper = None
                 _kill_group(pid)
-                return release(run)
+                return release(run.lease, run.began)
             with suppress(OSError):
                 send(connection, request)
             try:
@@ -242,15 +240,15 @@ def _not_started(run: Run, reason: str) -> Outcome:
         reason,
         extra={"event": "process_not_started"},
     )
-    return outcome_of(run, Kind.AGAIN, delay=1_000, note=f"its process could not be started: {reason}")
+    return outcome_of(run.lease, Kind.AGAIN, delay=1_000, note=f"its process could not be started: {reason}")
 
 
 def _crashed(run: Run, reason: str) -> Outcome:
     log.error("job %s (%s) crashed: %s", run.id, run.lease.task, reason, extra={"event": "job_crashed"})
     lease = run.lease
-    if lease.crashes + 1 >= lease.max_crashes and run.task is not None:
-        call_failure_hooks(run, run.task, HeadraceError(reason))
-    return outcome_of(run, Kind.CRASHED, error=encode_error(ErrorText("Crashed", reason)), note=reason)
+    if lease.crashes + 1 >= lease.max_crashes:
+        call_failure_hooks(run, HeadraceError(reason))
+    return outcome_of(lease, Kind.CRASHED, error=encode_error(ErrorText("Crashed", reason)), note=reason)
 
 
 class Zygote:
