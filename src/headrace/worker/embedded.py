@@ -17,8 +17,7 @@ from headrace.traffic import as_test
 from headrace.values.clock import SystemClock
 from headrace.values.durations import Duration, milliseconds
 from headrace.values.names import check_count, check_flag, check_name
-from headrace.worker.identity import introduce
-from headrace.worker.memory import resident_memory
+from headrace.worker.identity import introduce, resident_memory
 from headrace.worker.pump import Pump
 from headrace.worker.reconcile import reconcile
 from headrace.worker.session import MARGIN, RENEW_AGAIN, TELL_WITHIN, renew_within

@@ -1,4 +1,4 @@
-"""Who a process is, in a way that no other process on any machine, at any time, is."""
+"""Who a process is, in a way that no other process on any machine, at any time, is. And how much memory it takes."""
 
 from __future__ import annotations
 
@@ -53,6 +53,14 @@ def _stat(pid: int) -> list[bytes]:
         return []
     # The command's name, in parentheses, may contain anything: count from its end.
     return stat[stat.rindex(b")") + 2 :].split()
+
+
+def resident_memory(pid: int | str = "self") -> int:
+    """Bytes of memory that a process has in use; 0 where the system does not say."""
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0
 
 
 def is_dead(session: SessionInfo) -> bool:

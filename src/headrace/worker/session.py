@@ -20,8 +20,8 @@ from headrace.records import ExchangeReply, Lease, Outcome, Ref, Renewal, Take, 
 from headrace.store import Operation, Store
 from headrace.values.durations import doubled
 from headrace.values.glob import fits, is_glob
+from headrace.worker.identity import resident_memory
 from headrace.worker.ledger import Ledger
-from headrace.worker.memory import resident_memory
 
 log = logging.getLogger("headrace.worker")
 

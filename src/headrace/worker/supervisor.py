@@ -32,9 +32,8 @@ from headrace.values.clock import SystemClock
 from headrace.values.durations import doubled
 from headrace.worker.child import Child
 from headrace.worker.custody import Custody
-from headrace.worker.identity import introduce, is_dead
+from headrace.worker.identity import introduce, is_dead, resident_memory
 from headrace.worker.ledger import Ledger
-from headrace.worker.memory import resident_memory
 from headrace.worker.process import AT_ONCE, CONFIG_VARIABLE, EXIT_BAD_APP, EXIT_OK, ProcessConfig, Settings
 from headrace.worker.session import MARGIN, RENEW_AGAIN, TELL_WITHIN, renew_within
 from headrace.worker.zygote import signal_name

@@ -8,7 +8,7 @@ import time
 
 from headrace.errors import StoreError
 from headrace.store import Store
-from headrace.worker.memory import resident_memory
+from headrace.worker.identity import resident_memory
 from headrace.worker.ticker import Ticker
 
 log = logging.getLogger("headrace.worker")
