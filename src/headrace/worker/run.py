@@ -25,7 +25,6 @@ from headrace.worker.outcomes import conclude, failed, give_account, quarantine,
 from headrace.worker.reports import Said
 
 if TYPE_CHECKING:
-    from headrace.app import Headrace
     from headrace.worker.executors import Executor
     from headrace.worker.resources import Resources
 
@@ -190,10 +189,10 @@ def perform(run: Run, resources: Resources, steady: Callable[[], int]) -> Outcom
     variable = set_current(run)
     test = in_test_run.set(True) if run.lease.queue.startswith(TEST_MARK) else None
     try:
-        args, kwargs = _prepare(run, task, resources, steady)
+        args, kwargs = _prepare(run, resources, steady)
         if task.is_async or task.app.middlewares:
             value = _SWALLOWED
-            with _enter(run, task.app):
+            with _enter(run):
                 value = task.function(*args, **kwargs)
                 if task.is_async:
                     value = resources.run_coroutine(value)
@@ -201,7 +200,7 @@ def perform(run: Run, resources: Resources, steady: Callable[[], int]) -> Outcom
             value = task.function(*args, **kwargs)
         outcome = _done(run)
         if value is not None or not task.results.allows_none:
-            outcome = _with_result(outcome, run, task, value)
+            outcome = _with_result(outcome, run, value)
     except BaseException as error:
         outcome = _raised(run, error)
     finally:
@@ -218,11 +217,11 @@ async def perform_async(run: Run, resources: Resources, steady: Callable[[], int
     variable = set_current(run)
     test = in_test_run.set(True) if run.lease.queue.startswith(TEST_MARK) else None
     try:
-        args, kwargs = _prepare(run, task, resources, steady)
+        args, kwargs = _prepare(run, resources, steady)
         value = _SWALLOWED
-        with _enter(run, task.app):
+        with _enter(run):
             value = await task.function(*args, **kwargs)
-        outcome = _with_result(_done(run), run, task, value)
+        outcome = _with_result(_done(run), run, value)
     except BaseException as error:
         outcome = _raised(run, error)
     finally:
@@ -232,9 +231,8 @@ async def perform_async(run: Run, resources: Resources, steady: Callable[[], int
     return _ended(run, outcome, steady)
 
 
-def _prepare(
-    run: Run, task: Task[Any, Any], resources: Resources, steady: Callable[[], int]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _prepare(run: Run, resources: Resources, steady: Callable[[], int]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    task = run.task
     try:
         args, kwargs = task.arguments.decode(run.lease.body)
     except ArgumentsError as error:
@@ -284,15 +282,15 @@ class _Late(Exception):
     """By now as many others may start as the rate of its lane allows."""
 
 
-def _enter(run: Run, app: Headrace) -> ExitStack:
+def _enter(run: Run) -> ExitStack:
     with ExitStack() as stack:
-        for middleware in app.middlewares:
+        for middleware in run.task.app.middlewares:
             stack.enter_context(middleware(run.context))
         return stack.pop_all()  # all of them were entered: leaving them is up to the caller
 
 
-def _with_result(outcome: Outcome, run: Run, task: Task[Any, Any], value: Any) -> Outcome:
-    if (value is None and task.results.allows_none) or value is _SWALLOWED or run.is_completed():
+def _with_result(outcome: Outcome, run: Run, value: Any) -> Outcome:
+    if (value is None and run.task.results.allows_none) or value is _SWALLOWED or run.is_completed():
         return outcome
     try:
         if isinstance(value, Coroutine):
