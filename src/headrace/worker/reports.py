@@ -115,7 +115,8 @@ class Reports:
         self.waiting: deque[Run] = deque()
         self._session = session
         self._leases = leases
-        self._sent_at = 0.0
+        self.due_at = 0.0
+        """When what waits may be sent, on the monotonic clock."""
 
     def spoke(self, run: Run) -> None:
         """A run has something to report."""
@@ -134,14 +135,9 @@ class Reports:
         """Until when no other worker can have a run's job, on the steady clock."""
         return run.sure_until or self._session.sure_until
 
-    @property
-    def due_at(self) -> float:
-        """When what waits may be sent, on the monotonic clock."""
-        return self._sent_at + REPORT_SECONDS
-
     def send(self) -> None:
         """Send what runs said: the latest of each."""
-        self._sent_at = time.monotonic()
+        self.due_at = time.monotonic() + REPORT_SECONDS
         runs = [self.waiting.popleft() for _ in range(len(self.waiting))]
         while runs:
             runs = self._send(runs)

@@ -58,11 +58,8 @@ class IsolatedExecutor:
         """Processes whose jobs have ended, but not they themselves."""
         self._gone = threading.Condition()
         self._closed = False
+        self.available = app_path is not None
         self._folder = os.getcwd()  # where the app can be imported, whatever jobs do to the working directory
-
-    @property
-    def available(self) -> bool:
-        return self._app_path is not None
 
     why_not = (
         "isolate=True needs an app that another process can import: put it into a module, "
