@@ -39,20 +39,15 @@ def _boot_time() -> str:
     return answer.stdout.strip()
 
 
-def start_time(pid: int) -> str:
-    """When a process started, as the kernel counts; empty when it can't be told."""
-    fields = _stat(pid)
-    return fields[19].decode() if fields else ""
-
-
-def _stat(pid: int) -> list[bytes]:
-    """What the kernel says about a process, from its state on; nothing when it can't be told."""
+def _stat(pid: int) -> tuple[str, str]:
+    """A process' state, and when it started, as the kernel says and counts; empty when it can't be told."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
-        return []
+        return "", ""
     # The command's name, in parentheses, may contain anything: count from its end.
-    return stat[stat.rindex(b")") + 2 :].split()
+    fields = stat[stat.rindex(b")") + 2 :].decode().split()
+    return fields[0], fields[19]
 
 
 def resident_memory(pid: int | str = "self") -> int:
@@ -73,22 +68,23 @@ def is_dead(session: SessionInfo) -> bool:
         return True
     except PermissionError:
         pass
-    fields = _stat(session.pid)
-    if fields and fields[0] in b"ZX":
+    state, started = _stat(session.pid)
+    if state in ("Z", "X"):
         return True  # dead, and its parent has not looked yet
-    return bool(fields and session.started and fields[19].decode() != session.started)
+    return bool(started and session.started and started != session.started)
 
 
 def introduce(queues: tuple[str, ...], tasks: tuple[str, ...], timeout: int, number: int | None = None) -> SessionInfo:
     """A worker process as it introduces itself to the store; `number` tells a supervisor's processes apart."""
     pid, node = os.getpid(), platform.node()
+    _, started = _stat(pid)
     return SessionInfo(
         id=new_id(),
         name=f"{node}-{pid}" if number is None else f"{node}-{pid}-{number}",
         host=host_identity(),
         node=node,
         pid=pid,
-        started=start_time(pid),
+        started=started,
         queues=queues,
         tasks=tasks,
         timeout=timeout,
