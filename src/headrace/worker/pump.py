@@ -231,11 +231,12 @@ class Pump:
         return reply
 
     def _settle_again(self) -> None:
-        """What was under way when the session went."""
-        again = self.session.last_exchange_again()
-        if again is not None:
-            outcomes, request = again
-            self._apply_reply(outcomes, None, self.session.insist(request))
+        """What was under way when the session went. It takes nothing if the store sees it for the first time."""
+        session = self.session
+        if session.unanswered is not None:
+            number, outcomes = session.unanswered
+            request = session.store.exchange(session.id, number, outcomes, steady=session.steady())
+            self._apply_reply(outcomes, None, session.insist(request))
 
     def _apply_reply(self, outcomes: Sequence[Outcome], take: Take | None, reply: ExchangeReply) -> None:
         if crashpoints.armed:

@@ -100,7 +100,7 @@ class Session:
         self.sure_until = 0
         """Until when no other worker can have the leases in hand."""
         self.unanswered: tuple[int, Sequence[Outcome]] | None = None
-        """An exchange that has or has not reached the store."""
+        """Number and outcomes of an exchange that has or has not reached the store."""
         self.renewed = 0
         """When the last request that renewed the session was sent, on the steady clock; or answered, if it is idle."""
         self._sent = 0
@@ -122,13 +122,6 @@ class Session:
         self.asked = self.steady()  # not when it is sent again: the first may have been heard
         self.unanswered = self.next_number(), outcomes
         return self.store.exchange(self.id, self.number, outcomes, take, steady=self.asked, started=started)
-
-    def last_exchange_again(self) -> tuple[Sequence[Outcome], Operation[ExchangeReply]] | None:
-        """The unanswered exchange with the same number, which takes nothing if the store sees it for the first time."""
-        if self.unanswered is None:
-            return None
-        number, outcomes = self.unanswered
-        return outcomes, self.store.exchange(self.id, number, outcomes, steady=self.steady())
 
     def insist(self, operation: Operation[T]) -> T:
         """Send a request until it is answered. It has a number: the store knows a repeat."""
