@@ -12,13 +12,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headrace.worker")
 
-RunCoroutine = Callable[[Coroutine[Any, Any, Any]], Any]
-
 
 class Resources:
     """Start hooks, provided values, stop hooks: the life of one process that runs tasks."""
 
-    def __init__(self, app: Headrace, run_coroutine: RunCoroutine) -> None:
+    def __init__(self, app: Headrace, run_coroutine: Callable[[Coroutine[Any, Any, Any]], Any]) -> None:
         self._app = app
         self.run_coroutine = run_coroutine
         """On the loop that all of these live on."""

@@ -148,7 +148,7 @@ class Supervisor:
             log.info(
                 "stopping: jobs have %g s to finish (%s again: at once)",
                 self._settings.grace,
-                _name(number),
+                "Ctrl-C" if number == signal.SIGINT else signal_name(number),
                 extra={"event": "worker_stopping"},
             )
             self._stop_children()
@@ -276,7 +276,7 @@ class Supervisor:
             log.error(
                 "worker process %d died (%s) %s",
                 child.process.pid,
-                _cause(code),
+                signal_name(-code) if code < 0 else f"exit code {code}",
                 _in_hand(len(started), held),
                 extra={"event": "process_died"},
             )
@@ -424,10 +424,6 @@ def _signal(child: Child, number: int) -> None:
         os.kill(child.process.pid, number)
 
 
-def _name(number: int) -> str:
-    return "Ctrl-C" if number == signal.SIGINT else signal_name(number)
-
-
 def _in_hand(ran: int, held: int | None) -> str:
     """What a process was at: jobs that ran, and those that it held ready or had not settled.
 
@@ -436,7 +432,3 @@ def _in_hand(ran: int, held: int | None) -> str:
     """
     running = f"while it ran {ran} job{'' if ran == 1 else 's'}"
     return running if held is None else f"{running} and held {max(held - ran, 0)} more"
-
-
-def _cause(code: int) -> str:
-    return signal_name(-code) if code < 0 else f"exit code {code}"

@@ -98,7 +98,8 @@ class IsolatedExecutor:
         if not run.task.options.scratch:
             return self._supervise(run, Request(run.lease, None, run.start_by))
         prefix = f"headrace-job-{run.id.encode().hex()[:64]}-"
-        _remove_all(prefix)  # what an earlier attempt left when its worker was killed
+        for leftover in Path(tempfile.gettempdir()).glob(f"{prefix}*"):  # of an attempt whose worker was killed
+            shutil.rmtree(leftover, ignore_errors=True)
         directory = tempfile.mkdtemp(prefix=prefix)
         try:
             return self._supervise(run, Request(run.lease, directory, run.start_by))
@@ -210,11 +211,6 @@ def _kill_group(pid: int) -> None:
     """End a job's process and whatever it started, as far as they still run."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
-
-
-def _remove_all(prefix: str) -> None:
-    for leftover in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
-        shutil.rmtree(leftover, ignore_errors=True)
 
 
 def _ended(run: Run, code: int | None) -> Outcome:
