@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +16,7 @@ import pytest
 from headrace import Headrace, StoreUnavailable
 from headrace.store import Store
 from headrace.worker import process
-from processes import eventually
+from processes import eventually, worker_process
 from store.redis.proxy import Proxy
 from store.redis.servers import Server
 
@@ -173,3 +175,26 @@ def test_a_process_that_begins_while_the_store_is_away_is_started_again(monkeypa
     settings = process.Settings(app_path="shop:app", store="postgresql://h/db", queues=(), slots=1)
     config = process.ProcessConfig(settings=settings, session="s", timeout=1, ledger=-1, custody=(), lifeline=-1)
     assert process._run(config) == 75
+
+
+def test_the_session_of_a_process_that_died_in_an_outage_is_closed_after_it(tmp_path: Path) -> None:
+    """It was idle: the store would take it for alive for a day."""
+    server = Server(tcp=True)
+    with closing(server), closing(Proxy(server.socket)) as proxy:
+        url = URLS["redis"]
+        with (
+            closing(Headrace(url.format(port=server.port))) as app,
+            worker_process("worker.tasks:app", url.format(port=proxy.port), log=tmp_path / "log") as worker,
+        ):
+
+            def sessions() -> set[str]:
+                return {session.info.id for session in app.workers()}
+
+            first = eventually(sessions, "a worker")
+            proxy.refuse()
+            os.kill(worker.child(), signal.SIGKILL)
+            worker.logged("could not be closed")
+            assert sessions() == first
+            proxy.restore()
+            eventually(lambda: len(sessions()) == 1 and sessions() != first, "another one instead of it")
+            assert worker.log.count("could not be closed") == 1

@@ -98,6 +98,8 @@ class Supervisor:
         self._ever_ran = False
         self._short_lives = 0
         self._renew_at = 0.0
+        self._unclosed: dict[str, list[int | str] | None] = {}
+        """Sessions of dead processes that the store has not heard of yet, and the jobs that they died of."""
         self._exit_code = EXIT_OK
         self._over = threading.Event()
         self._reaping = threading.Lock()  # a reaped pid may belong to another process: it must not be killed
@@ -299,12 +301,15 @@ class Supervisor:
         try:
             given_back = self._store.run(self._store.close_session(session, crashed=crashed))
         except StoreError as error:
-            log.error(
-                "the session of a dead process could not be closed: %s It will expire.",
-                error,
-                extra={"event": "session_not_closed"},
-            )
+            if session not in self._unclosed:
+                log.error(
+                    "the session of a dead process could not be closed: %s This is tried again.",
+                    error,
+                    extra={"event": "session_not_closed"},
+                )
+            self._unclosed[session] = crashed
             return None
+        self._unclosed.pop(session, None)
         crashpoints.passing("close.after")
         if given_back:
             log.warning(
@@ -332,6 +337,9 @@ class Supervisor:
         if now < self._renew_at:
             return
         waits = [self._renew_one(child) for child in self._family()]
+        for session, crashed in tuple(self._unclosed.items()):  # an idle one would count as alive for a day
+            if self._close_session(session, crashed) is None:
+                waits.append(RENEW_AGAIN)
         self._renew_at = now + min(waits, default=MARGIN) / 1000
 
     def _renew_one(self, child: Child) -> int:
