@@ -109,6 +109,16 @@ def test_declared_schedules_come_and_go_with_the_code(
     assert {mark.note for mark in witness.marks("ticked")} == {"every second", "more"}
 
 
+def test_a_worker_serves_the_queues_of_declared_schedules() -> None:
+    app = Headrace("sqlite:///:memory:")
+
+    @app.task
+    def report() -> None: ...
+
+    app.schedule("nightly", report.using(queue="slow").cron("0 4 * * *"))
+    assert app.worker().queues == ("default", "slow")
+
+
 def test_a_worker_at_a_store_without_schedules_says_what_is_wrong(tmp_path: Path) -> None:
     log = tmp_path / "wrong.log"
     server = servers.shared()

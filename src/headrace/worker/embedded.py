@@ -34,8 +34,9 @@ PAUSE = 0.5
 
 
 def default_queues(app: Headrace) -> tuple[str, ...]:
-    """All queues that the app's tasks go to, and `default`."""
-    return tuple(sorted({"default", *(task.options.queue for task in app.tasks.values())}))
+    """All queues that the app's tasks and its declared schedules go to, and `default`."""
+    of_schedules = {definition.queue for definition in app.declared.values()}
+    return tuple(sorted({"default", *of_schedules, *(task.options.queue for task in app.tasks.values())}))
 
 
 def default_slots(app: Headrace) -> int:
@@ -46,7 +47,8 @@ def default_slots(app: Headrace) -> int:
 class Worker:
     """A worker inside a program, without a supervisor. Made by `app.worker(...)`.
 
-    `queues`: in the order in which they are emptied; all that the app's tasks go to, in turn, if not given.
+    `queues`: in the order in which they are emptied. If not given: all that the app's tasks and declared schedules go
+    to, in turn.
     `slots`: how many jobs at once. `round_robin`: one from each queue in turn.
     `session_timeout`: how long after its last sign of life others may take over its jobs; unless given, as the store's
     settings say (`session-timeout`). `session_grace`: so much later still, so that jobs whose worker is cut off from
