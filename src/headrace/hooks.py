@@ -19,6 +19,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 def check_hook(what: str, hook: object) -> None:
     if not callable(hook) or is_generator(hook):
         raise ConfigurationError(f"@app.{what} takes a function or a coroutine function, not {hook!r}.")
+    check_call(f"@app.{what}", hook)
 
 
 def check_failure_hook(hook: object) -> object:
@@ -26,7 +27,21 @@ def check_failure_hook(hook: object) -> object:
         raise ConfigurationError(
             f"on_failure takes a plain function, which is called where the job ran, loop or not; not {hook!r}."
         )
+    check_call("on_failure", hook, "context", "error")
     return hook
+
+
+def check_call(what: str, function: Callable[..., Any], *arguments: str) -> None:
+    """Refuse a function that can't be called with these: else no job would get past it."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # it is written in C, and does not tell
+        return
+    try:
+        signature.bind(*arguments)
+    except TypeError as error:
+        takes = f"a function of ({', '.join(arguments)})" if arguments else "a function without parameters"
+        raise ConfigurationError(f"{what} takes {takes}; {function!r} can't be called like that: {error}.") from None
 
 
 def is_generator(function: Callable[..., Any]) -> bool:
@@ -76,6 +91,7 @@ class Hooks:
             raise ConfigurationError(
                 f"@app.middleware takes a plain generator function that yields once, not {function!r}."
             )
+        check_call("@app.middleware", function, "context")
         self.middlewares.append(contextmanager(function))
         return function
 
@@ -91,6 +107,7 @@ class Hooks:
                     f"@app.provide({name!r}) takes a function, a coroutine function or a plain generator. "
                     "Make the value in 'async def' and close it in @app.on_stop."
                 )
+            check_call(f"@app.provide({name!r})", factory)
             self.providers[check_name("provider", name)] = factory
             return factory
 

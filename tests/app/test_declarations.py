@@ -43,6 +43,26 @@ def refusal(declare: Callable[[], Any]) -> str:
     return str(caught.value)
 
 
+def test_hooks_are_functions_of_what_they_are_called_with(app: Headrace) -> None:
+    def bare() -> None: ...
+    def wrapping() -> Iterator[None]:
+        yield
+
+    def of_one(it: Any) -> None: ...
+
+    for register, hook, takes in (
+        (app.middleware, wrapping, "@app.middleware takes a function of (context)"),
+        (app.on_failure, of_one, "on_failure takes a function of (context, error)"),
+        (lambda hook: app.task(on_failure=hook)(plain), bare, "on_failure takes a function of (context, error)"),
+        (app.on_start, of_one, "@app.on_start takes a function without parameters"),
+        (app.on_stop, of_one, "@app.on_stop takes a function without parameters"),
+        (app.provide("pool"), of_one, "@app.provide('pool') takes a function without parameters"),
+    ):
+        assert refusal(functools.partial(register, hook)).startswith(f"{takes}; {hook!r} can't be called like that: ")
+    app.on_start(print)  # what it takes, it does not say
+    app.on_failure(functools.partial(plain, 1))
+
+
 @pytest.mark.parametrize("function", [plain, coroutine, async_generator, functools.partial(plain, 1), 5])
 def test_middleware_is_a_generator_function(app: Headrace, function: Any) -> None:
     words = refusal(lambda: app.middleware(function))
