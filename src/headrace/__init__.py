@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from headrace.values.codec import inject
     from headrace.worker.context import Context, current
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 __all__ = [
     "ArgumentsError",
