@@ -192,8 +192,11 @@ class Job(Generic[R_co]):
     def result(self, timeout: Duration | None = None) -> R_co:
         """Wait for the job to end, and return what it returned.
 
-        Raises `JobFailed` with the remote error, `JobCancelled`, `JobNotFound` if it was deleted, or `Timeout`.
+        Raises `JobFailed` with the remote error, `JobCancelled`, `JobNotFound` if it was deleted, or `Timeout`. Inside
+        a task it keeps a slot of the worker busy, which the other job may need: `raise WaitFor(job)` does not.
         """
+        from headrace.worker.context import check_current  # noqa: PLC0415  (most programs do not run jobs)
+
         began, limit = time.monotonic(), _limit(timeout)
         if self.refresh().state.final:
             return self._outcome()
@@ -203,6 +206,7 @@ class Job(Generic[R_co]):
                 watcher.arm()
                 if self.refresh().state.final:
                     return self._outcome()
+                check_current()
                 watcher.wait(self._left(began, limit))
         finally:
             watcher.close()

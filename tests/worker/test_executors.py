@@ -188,6 +188,24 @@ def test_a_run_with_heartbeats_goes_on(kind: str) -> None:
     assert task("lively", kind).enqueue(10).result(timeout=20) == 10
 
 
+def test_cancellation_of_a_job_that_waits_for_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.job.LOOK_AGAIN", 0.1)
+    app = Headrace(f"sqlite:///{tmp_path}/jobs.db")
+
+    @app.task(name="wait")
+    def wait() -> None:
+        app.job("child").result()
+
+    app.enqueue_many([wait.using(queue="nobody", id="child").call()])
+    with app.worker(slots=1):
+        job = wait.enqueue()
+        eventually(lambda: job.refresh().state is State.RUNNING, "it to run")
+        assert job.cancel()
+        with pytest.raises(JobCancelled):
+            job.result(timeout=20)
+    app.close()
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_cancellation_of_a_running_job(kind: str) -> None:
     job = task("cancellable", kind).enqueue()

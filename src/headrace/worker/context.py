@@ -239,6 +239,13 @@ def current() -> Context:
         raise HeadraceError("No job is running here: current() works inside a task that a worker runs.") from None
 
 
+def check_current() -> None:
+    """Raise `Cancelled` if a job is being run here and should stop."""
+    run = _current.get(None)
+    if run is not None:
+        run.context.check()
+
+
 set_current = _current.set
 reset_current = _current.reset
 find_current = _current.get
