@@ -43,11 +43,11 @@ def test_the_last_word_counts(custody: Custody) -> None:
 
 
 def test_a_ledger_can_be_read_whatever_the_jobs_are_called() -> None:
-    """As in Qless, where anyone may choose an id. It has room for 56 bytes: here the last one is half a character."""
+    """As in Qless, where anyone may choose an id. It has room for 232 bytes: here the last is half a character."""
     with closing(Ledger.shared()) as ledger:
-        for ref in (7, "plain", "x" + "ä" * 40):
+        for ref in (7, "plain", "j" * 200, "x" + "ä" * 200):
             ledger.enter(ref, 1_000, None)
-        assert [entry.ref for entry in ledger.entries()] == [7, "plain", "x" + "ä" * 27]
+        assert [entry.ref for entry in ledger.entries()] == [7, "plain", "j" * 200, "x" + "ä" * 115]
 
 
 def test_it_does_not_grow_with_the_jobs(custody: Custody, monkeypatch: pytest.MonkeyPatch) -> None:

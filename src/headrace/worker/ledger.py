@@ -15,7 +15,7 @@ from headrace.records import Ref
 
 _HEADER = struct.Struct("<QQQQ")
 """The pump's last beat, whether it ended in good order, when it renewed its session, whether its worker is to stop."""
-_ENTRY = struct.Struct("<QQq56s")  # kind of ref, deadline (0: none), ref as a number, or as text
+_ENTRY = struct.Struct("<QQq232s")  # kind of ref, deadline (0: none), ref as a number, or as text
 _NUMBERED = struct.Struct("<QQq")  # the same without the text: most refs are numbers
 _UNUSED, _NUMBER, _TEXT = range(3)
 _NOWHERE = 0
@@ -110,9 +110,9 @@ class Ledger:
     def entries(self) -> list[Entry]:
         """The jobs whose functions have been entered and not left."""
         found = []
-        for place in range(ENTRIES):
-            kind, deadline, number, text = _ENTRY.unpack_from(self._map, _HEADER.size + place * _ENTRY.size)
-            if kind != _UNUSED:
+        for place in range(_HEADER.size, SIZE, _ENTRY.size):
+            if self._map[place] != _UNUSED:
+                kind, deadline, number, text = _ENTRY.unpack_from(self._map, place)
                 # Of a long text it has the beginning, which may end within a character.
                 ref = number if kind == _NUMBER else text.rstrip(b"\0").decode(errors="ignore")
                 found.append(Entry(ref, deadline or None))
