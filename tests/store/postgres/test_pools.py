@@ -164,7 +164,7 @@ def test_connections_that_were_cut_are_replaced(url: str, lender: Callable[..., 
 @SYNC
 def test_a_pool_with_nothing_left(url: str, lender: Callable[..., Any]) -> None:
     words = r"schema \w+: the app's pool lends no connection \(.*\)\. It is closed, all of its connections are in use"
-    with lender(conninfo(url, "lent"), timeout=0.05) as pool, closing(PostgresStore(url, pool=pool)) as store:
+    with lender(conninfo(url, "lent"), timeout=1.0) as pool, closing(PostgresStore(url, pool=pool)) as store:
         taken = take_all(pool)
         with pytest.raises(StoreUnavailable, match=words):
             store.run(store.counts())
