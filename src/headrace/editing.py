@@ -1,4 +1,4 @@
-"""What an edit of a job asks its store for."""
+"""What an edit of a job, or of what it comes after, asks its store for."""
 
 from __future__ import annotations
 
@@ -6,13 +6,19 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import ConfigurationError
-from headrace.options import CARRIED, editable, edited_fields
-from headrace.store.facets import Edit, Editing, facet
+from headrace.options import CARRIED, editable, edited_fields, ids_of, named_in_text, refuse_unknown
+from headrace.records import Snapshot, State
+from headrace.store.batches import thousands
+from headrace.store.courses import Course, ask
+from headrace.store.facets import Edit, Editing, Relations, facet
 from headrace.values.codec import encode_value
 from headrace.values.durations import Instant, moment
 
 if TYPE_CHECKING:
+    from headrace.app import Headrace
     from headrace.job import Job
+
+WAITING = (State.SCHEDULED, State.READY, State.BLOCKED)
 
 
 def edit_of(
@@ -54,3 +60,24 @@ def _body(job: Job[Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> byte
     if task is None:
         raise ConfigurationError(f"The app has no task {job.task!r}, so nobody can tell its arguments.")
     return task.arguments.encode(tuple(args), dict(kwargs), job.app.payload_limit)
+
+
+def depend_course(
+    app: Headrace, job_id: str, add: Sequence[Job[Any] | str], remove: Sequence[Job[Any] | str]
+) -> Course[bool]:
+    """Change what a job comes after. Refuses to add what was never there, and to remove what it does not come after."""
+    added, removed = ids_of("add", add), ids_of("remove", remove)
+    step = facet(app.store, Relations).depend(job_id, added, removed)
+    for ids in thousands(named_in_text(add)):
+        refuse_unknown(ids, (yield app.store.get(ids)))
+    (found,) = (yield app.store.get([job_id])) if removed else [None]
+    if found is not None and (why := unrelated(found, removed, added)):
+        raise ConfigurationError(why)
+    return (yield from ask(step))
+
+
+def unrelated(job: Snapshot, remove: Sequence[str], add: Sequence[str] = ()) -> str:
+    """Why a job that waits can't be told to wait no longer for others. Empty: it can, or does not wait itself."""
+    strangers = {*remove}.difference(job.after, add) if job.state in WAITING else ()
+    named = " or ".join(map(repr, sorted(strangers)))
+    return f"Job {job.id} does not come after {named}. Nothing was changed." if named else ""

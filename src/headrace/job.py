@@ -7,16 +7,15 @@ from collections.abc import Collection, Generator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
-from headrace.editing import edit_of
+from headrace.editing import depend_course, edit_of
 from headrace.errors import JobCancelled, JobFailed, JobNotFound, NotCommitted, ResultGone, Timeout
-from headrace.options import decode_overrides, ids_of, named_in_text
+from headrace.options import decode_overrides
 from headrace.outside import Change, change_of, log_course, update_course
 from headrace.records import HistoryRecord, NewJob, Snapshot, State
 from headrace.store.contract import Operation
 from headrace.store.courses import Course, arun_course, run_course
-from headrace.store.facets import Editing, Relations, Tags, facet
+from headrace.store.facets import Editing, Tags, facet
 from headrace.store.settings import retention_of
-from headrace.transactions import arequire_known, require_known
 from headrace.values.codec import ErrorText, decode_error, decode_value
 from headrace.values.durations import Duration, Instant, as_datetime, seconds
 from headrace.values.names import check_queue, check_tags
@@ -424,20 +423,15 @@ class Job(Generic[R_co]):
         return (await self.app.store.arun(facet(self.app.store, Editing).edit([self.id], change)))[0]
 
     def depend(self, *, add: Sequence[Job[Any] | str] = (), remove: Sequence[Job[Any] | str] = ()) -> bool:
-        """Change which jobs it comes after. False: it is not waiting (any more). Raises `DependencyCycle`."""
-        step = self._depend(add, remove)
-        require_known(self.app, named_in_text(add))
-        return self.app.store.run(step)
+        """Change which jobs it comes after. False: it is not waiting (any more). Raises `DependencyCycle`.
+
+        Only what it comes after can be removed, else `ConfigurationError`.
+        """
+        return run_course(self.app.store, depend_course(self.app, self.id, add, remove))
 
     async def adepend(self, *, add: Sequence[Job[Any] | str] = (), remove: Sequence[Job[Any] | str] = ()) -> bool:
         """The same, from async code."""
-        step = self._depend(add, remove)
-        await arequire_known(self.app, named_in_text(add))
-        return await self.app.store.arun(step)
-
-    def _depend(self, add: Sequence[Job[Any] | str], remove: Sequence[Job[Any] | str]) -> Operation[bool]:
-        relations = facet(self.app.store, Relations)
-        return relations.depend(self.id, ids_of("add", add), ids_of("remove", remove))
+        return await arun_course(self.app.store, depend_course(self.app, self.id, add, remove))
 
     def take_back(self, to: str | None = None) -> bool:
         """Take it away from the worker that runs it, and put it back in line. False: it is not running.

@@ -299,6 +299,20 @@ def test_dependencies_are_added_and_removed_later(app: Headrace) -> None:
     assert second.refresh().state is State.READY
     run(app)
     assert not second.depend(add=[first])
+    assert not second.depend(remove=[first])
+
+
+def test_only_what_a_job_comes_after_can_be_removed(app: Headrace) -> None:
+    first, other = (app.tasks["give"].enqueue(value) for value in (1, 2))
+    last = app.tasks["give"].using(after=[first]).enqueue(3)
+    with pytest.raises(ConfigurationError, match=f"Job {last.id} does not come after {other.id!r}. Nothing was"):
+        last.depend(remove=[first, other])
+    with pytest.raises(ConfigurationError, match="does not come after 'nonsense'"):
+        asyncio.run(last.adepend(remove=["nonsense"]))
+    assert last.refresh().snapshot.after == (first.id,)
+    assert "edited" not in [entry.what for entry in last.history]
+    assert last.depend(add=[other], remove=[other, first])
+    assert last.refresh().snapshot.after == (other.id,)
 
 
 def test_a_store_without_relations_refuses_in_words(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,6 +22,7 @@ from . import shop
 from .conftest import Run, alone
 
 Ask = Callable[..., Any]
+APP = ("--app", "cli.shop:app")
 
 
 @pytest.fixture(params=["sqlite", "redis"])
@@ -86,8 +87,44 @@ def test_a_job_to_come_after_that_is_not_there_is_refused(app: Headrace, run: Ru
     job = shop.add.enqueue(1)
     result = run("edit", job.id, "--priority", "3", "--add-after", "0" * 32)
     assert (result.exit_code, result.stdout) == (exits.NOT_DONE, "")
-    assert f"There is no job '{'0' * 32}' to come after" in result.stderr
+    assert f"There is no job {'0' * 32}: it was purged or deleted, or never existed." in result.stderr
     assert job.refresh().snapshot.priority == 0
+
+
+def test_jobs_to_come_after_are_named_by_parts_of_their_ids(app: Headrace, ask: Ask) -> None:
+    first, job = shop.add.using(id="order:7").enqueue(1), shop.add.enqueue(2)
+    ask("edit", job.id, "--add-after", "der:7")
+    assert job.refresh().snapshot.after == (first.id,)
+    ask("edit", job.id, "--remove-after", "der:7")
+    assert job.refresh().snapshot.after == ()
+    later = ask("enqueue", "add", "1", "--after", "der:7", "--app", "cli.shop:app")["id"]
+    assert app.job(later).snapshot.after == (first.id,)
+
+
+@pytest.mark.parametrize("part", ["nonsense", ""])
+def test_a_part_that_no_job_has_is_not_found(app: Headrace, run: Run, part: str) -> None:
+    job = shop.add.enqueue(2)
+    for command in (("edit", job.id, "--add-after", part), ("enqueue", "add", "1", "--after", part, *APP)):
+        result = run(*command)
+        assert (result.exit_code, result.stdout) == (exits.NOT_DONE, "")
+        assert f"There is no job '{part}', and none of the newest" in result.stderr
+        assert "app.job" not in result.stderr
+    assert len(list(app.jobs())) == 1
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_what_a_job_does_not_come_after_is_not_removed(app: Headrace, ask: Ask, many: bool) -> None:
+    first = shop.add.enqueue(1)
+    jobs = [shop.add.using(after=[first], tags=["x"]).enqueue(2), shop.add.using(tags=["x"]).enqueue(3)]
+    edit = ("edit", "--remove-after", first.id, "--priority", "7")
+    if many:
+        assert ask(*edit, "--tag", "x", "--yes") == {"matching": 2, "edited": 1, "refused": 1}
+    else:
+        answer = ask(*edit, *(job.id for job in jobs), code=exits.NOT_DONE)
+        said = f"refused: Job {jobs[1].id} does not come after {first.id!r}. Nothing was changed."
+        assert [entry["outcome"] for entry in answer["jobs"]] == ["edited", said]
+    assert [(job.refresh().snapshot.after, job.snapshot.priority) for job in jobs] == [((), 7), ((), 0)]
+    assert "edited" not in [entry.what for entry in jobs[1].history]
 
 
 def test_a_worker_that_comes_in_between_is_told(app: Headrace) -> None:

@@ -91,7 +91,7 @@ def test_what_a_call_may_say_can_be_said_in_the_shell(app: Headrace, run: Run) -
 def test_a_job_to_come_after_that_is_not_there_is_refused(app: Headrace, run: Run) -> None:
     result = run("enqueue", "add", "1", "--after", "0" * 32, *APP)
     assert (result.exit_code, result.stdout) == (exits.NOT_DONE, "")
-    assert f"There is no job '{'0' * 32}' to come after" in result.stderr
+    assert f"There is no job {'0' * 32}: it was purged or deleted, or never existed." in result.stderr
     assert app.store.run(app.store.counts()) == []
 
 

@@ -50,6 +50,14 @@ def test_a_line_per_event_until_ctrl_c(app: Headrace, url: str) -> None:
         assert re.match(rf"\d\d:\d\d:\d\d\.\d\d\d \S+  {what} +{job.id}  cli.shop:add  default", line), line
 
 
+def test_a_job_is_named_by_part_of_its_id(app: Headrace, url: str) -> None:
+    jobs = [app.tasks["cli.shop:add"].using(id=name).enqueue(1, 2) for name in ("order:7", "order:8")]
+    with listening(app, url, "--json", "--job", "der:8", "--timeout", "1s") as process:
+        app.worker().run_until_empty()
+        out, _ = process.communicate(timeout=30)
+    assert {json.loads(line)["job"] for line in out.splitlines()} == {jobs[1].id}
+
+
 def test_json_lines_and_what_is_wanted(app: Headrace, url: str) -> None:
     app.store.run(app.store.counts())
     with listening(app, url, "--json", "--what", "failed,done", "--queue", "d*", "--timeout", "1s") as process:

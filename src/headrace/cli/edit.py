@@ -13,7 +13,7 @@ from headrace.cli.options import Asked, arguments_option, common_options, given_
 from headrace.cli.selecting import Bounds, act_on_many, check_choice, many_options
 from headrace.errors import ArgumentsError, ConfigurationError
 from headrace.ops.edit import JobEdit, edit, verb
-from headrace.ops.selection import Selection, whole_ids
+from headrace.ops.selection import Selection, find_job, whole_ids
 from headrace.options import editable
 
 if TYPE_CHECKING:
@@ -74,7 +74,8 @@ def edit_command(
         wanted = JobEdit(
             changes=changes,
             arguments=(lambda task: arguments_of(app, task, arguments)) if arguments else None,
-            add_after=add, remove_after=remove, add_tags=tags, remove_tags=untags,
+            add_after=[find_job(app, part).id for part in add], remove_after=whole_ids(app, remove),
+            add_tags=tags, remove_tags=untags,
         )  # fmt: skip
         try:
             if not ids:

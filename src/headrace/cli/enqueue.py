@@ -21,6 +21,7 @@ from headrace.cli.options import (
 from headrace.cli.output import console, show_json
 from headrace.errors import ArgumentsError, ConfigurationError, JobCancelled, JobFailed, Timeout
 from headrace.ops.documents import job_document
+from headrace.ops.selection import find_job
 from headrace.options import OF_CALL
 
 if TYPE_CHECKING:
@@ -67,8 +68,11 @@ def enqueue_command(
     """
     if timeout is not None and not wait:
         raise click.UsageError("--timeout says how long to wait: add --wait.")
+    options = given_options(OF_CALL, written)
     with required_app(app_path, store) as app:
-        job = _enqueue(find_task(app, task_name), arguments, given_options(OF_CALL, written))
+        if "after" in options:
+            options["after"] = [find_job(app, part).id for part in options["after"]]
+        job = _enqueue(find_task(app, task_name), arguments, options)
         if wait:
             _wait(job, timeout, as_json)
         elif as_json:

@@ -11,6 +11,7 @@ from headrace.cli.options import DURATION, Asked, common_options
 from headrace.cli.output import STYLES, show_json
 from headrace.errors import ConfigurationError
 from headrace.ops.documents import epoch_ms
+from headrace.ops.selection import whole_ids
 from headrace.values.text import iso
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ def events_command(
     kinds, seconds = None if what is None else what.split(","), None if timeout is None else timeout / 1000
     with asked.app() as app:
         try:
+            job = None if job is None else whole_ids(app, [job])[0]
             following = app.events(job=job, queue=queue, task=task, what=kinds, tracked=tracked, timeout=seconds)
         except ConfigurationError as error:
             raise click.BadParameter(str(error), param_hint="--what") from None

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from headrace.editing import edit_of
+from headrace.editing import WAITING, edit_of, unrelated
 from headrace.errors import ConfigurationError, DependencyCycle
 from headrace.job import Job
 from headrace.ops import audit
 from headrace.ops.act import Acted, Verb
 from headrace.ops.forms import forms
 from headrace.options import CARRIED, ids_of, refuse_unknown
-from headrace.records import Snapshot, State
+from headrace.records import Snapshot
 from headrace.store import Store
 from headrace.store.contract import Operation
 from headrace.store.courses import Course
@@ -24,7 +24,6 @@ from headrace.values.names import check_tags
 if TYPE_CHECKING:
     from headrace.app import Headrace
 
-WAITING = (State.SCHEDULED, State.READY, State.BLOCKED)
 EDITED = "edited"
 
 Arguments = Callable[[str], tuple[Sequence[Any], Mapping[str, Any]]]
@@ -51,9 +50,10 @@ def edit_course(app: Headrace, ids: Sequence[str], wanted: JobEdit) -> Course[li
     edits = yield from _edits(app, ids, wanted)
     steps = list(_steps(store, edits, wanted))
     refuse_unknown(add_after, (yield store.get(add_after)) if add_after else [])
+    refused = yield from _refusals(store, ids, wanted)
     outcomes: list[Acted] = []
     for job_id in ids:
-        outcome = yield from take_steps(store, job_id, steps)
+        outcome = refused.get(job_id) or (yield from take_steps(store, job_id, steps))
         outcomes.append(Acted(job_id, outcome == EDITED, outcome))
     yield from audit.note(app.store, "edit", [acted.id for acted in outcomes if acted.ok])
     return outcomes
@@ -98,6 +98,13 @@ def _edits(app: Headrace, ids: Sequence[str], wanted: JobEdit) -> Course[dict[st
         args, kwargs = (None, None) if wanted.arguments is None else wanted.arguments(job.task)
         edits[job.id] = edit_of(Job(app, job.id, snapshot=job), **wanted.changes, args=args, kwargs=kwargs)
     return edits
+
+
+def _refusals(store: Store, ids: Sequence[str], wanted: JobEdit) -> Course[dict[str, str]]:
+    """What becomes of the jobs that do not come after what they are to wait for no longer: nothing is done to them."""
+    remove = ids_of("remove_after", wanted.remove_after)
+    found: list[Snapshot | None] = (yield store.get(ids)) if remove else []
+    return {job.id: f"refused: {why}" for job in filter(None, found) if (why := unrelated(job, remove))}
 
 
 def take_steps(store: Store, job_id: str, steps: Sequence[Step]) -> Course[str]:

@@ -112,8 +112,8 @@ class IdSearch(NamedTuple):
 def search_ids_course(app: Headrace, part: str) -> Course[IdSearch]:
     """Look for part of an id among the newest jobs."""
     looked, found = 0, list[str]()
-    if len(part) >= ID_LENGTH and app.store.facets >= CORE_FACETS:
-        return IdSearch(found, looked)  # it is a whole id already
+    if not part or (len(part) >= ID_LENGTH and app.store.facets >= CORE_FACETS):
+        return IdSearch(found, looked)  # it is a whole id already, or a variable of a shell that is not set
     wanted: Filter | None = Filter(limit=PAGE)
     while wanted is not None and looked < LOOK and len(found) <= SHOWN:
         page: Page = yield app.store.find(wanted)
