@@ -249,7 +249,7 @@ class CallOptions(JobOptions, total=False):
 
     run_after: Annotated[
         Instant,
-        Option(None, "Not before: 'in 5 minutes', '7pm tomorrow', an ISO time.", None, Facet.DELAY, "", "WHEN", _JOB),
+        Option(None, "Not before: 'in 5 minutes', '7pm tomorrow' (app's zone).", None, Facet.DELAY, "", "WHEN", _JOB),
     ]
     """Not before: a datetime, a timedelta, seconds, or words ("in 5 minutes", "7pm tomorrow")."""
     after: Annotated[

@@ -6,14 +6,18 @@ import os
 import pty
 import subprocess
 import sys
+import time
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
 from headrace import Headrace, JobCancelled, State
 from headrace.cli import exits
+from headrace.cli.selecting import PAST
 from headrace.ops import act, selection
 from processes import WorkerProcess, environment, eventually
 
@@ -188,6 +192,24 @@ def test_by_error_and_by_age(app: Headrace, ask: Ask) -> None:
     assert ask("jobs", "--before", "1 hour ago")["jobs"] == []
     assert len(ask("jobs", "--after", "1h")["jobs"]) == 2
     assert ask("revive", "--error", "card", "--after", "2020-01-01", "--yes")["revived"] == 1
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Tokyo", "Pacific/Honolulu"])
+def test_days_begin_at_midnight_in_the_zone_of_this_machine(monkeypatch: pytest.MonkeyPatch, zone: str) -> None:
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", zone)
+        time.tzset()
+        today, yesterday = (PAST.convert(word, None, None) / 1000 for word in ("today", "yesterday"))
+    time.tzset()
+    begun = datetime.fromtimestamp(today, ZoneInfo(zone))
+    assert (begun.hour, begun.minute, today - yesterday) == (0, 0, 24 * 3600)
+    assert timedelta(0) <= datetime.now(ZoneInfo(zone)) - begun < timedelta(hours=25)
+
+
+def test_jobs_since_yesterday(app: Headrace, ask: Ask) -> None:
+    shop.add.enqueue(1)
+    assert len(ask("jobs", "--after", "yesterday")["jobs"]) == 1
+    assert ask("jobs", "--before", "yesterday")["jobs"] == []
 
 
 def test_pages_of_what_the_store_cannot_filter(app: Headrace, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -89,6 +90,18 @@ def test_a_job_to_come_after_that_is_not_there_is_refused(app: Headrace, run: Ru
     assert (result.exit_code, result.stdout) == (exits.NOT_DONE, "")
     assert f"There is no job {'0' * 32}: it was purged or deleted, or never existed." in result.stderr
     assert job.refresh().snapshot.priority == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "hour"), [((), 9), (APP, 8), ((*APP, "--tz", "Asia/Tokyo"), 0), (("--tz", "Asia/Tokyo"), 0)]
+)
+def test_times_are_read_in_the_zone_of_the_app(
+    app: Headrace, ask: Ask, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], hour: int
+) -> None:
+    monkeypatch.setattr(app, "zone", ZoneInfo("Africa/Lagos"))  # always an hour ahead
+    job = shop.add.enqueue(1)
+    ask("edit", job.id, "--run-after", "9am tomorrow", *options)
+    assert job.refresh().run_after.hour == hour
 
 
 def test_jobs_to_come_after_are_named_by_parts_of_their_ids(app: Headrace, ask: Ask) -> None:

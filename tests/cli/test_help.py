@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import click
 import pytest
@@ -23,6 +24,30 @@ def test_a_command_teaches_with_an_example(name: str) -> None:
     assert result.exit_code == 0
     assert re.search(r"Examples?\b", result.output)
     assert f"headrace {name}" in result.output
+
+
+def walk(command: click.Command) -> Iterator[click.Command]:
+    """A command, and all below it."""
+    yield command
+    if isinstance(command, click.Group):
+        ctx = click.Context(command)
+        for name in command.list_commands(ctx):
+            below = command.get_command(ctx, name)
+            assert below is not None
+            yield from walk(below)
+
+
+EXAMPLES = sorted({line for each in walk(cli) for line in re.findall(r"(?m)^ +headrace (.+)", each.help or "")})
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_an_example_can_be_parsed(example: str) -> None:
+    command: click.Command | None = cli
+    words = ["headrace", *shlex.split(re.split(r" [|>] ", example)[0])]
+    while isinstance(command, click.Group) and words[1:] and words[1][0] != "-":
+        command, words = command.get_command(click.Context(command), words[1]), words[1:]
+    assert command is not None
+    command.make_context(words[0], words[1:])
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -25,7 +25,7 @@ OF_JOBS = editable("job")
 @click.command("edit")
 @click.argument("ids", metavar="[ID...]", nargs=-1)
 @job_options(OF_JOBS, {"queue": "--to-queue"})
-@click.option("--tz", default="UTC", show_default=True, help="The zone of --run-after.")
+@click.option("--tz", metavar="ZONE", help="The zone of --run-after.  [default: that of --app, else UTC]")
 @click.option("--data", metavar="JSON", help="What the next run finds in current().data.")
 @arguments_option
 @click.option("--add-after", "add", metavar="ID", multiple=True, help="Run them after this job, too. May be repeated.")
@@ -38,7 +38,7 @@ OF_JOBS = editable("job")
 @many_options
 def edit_command(
     ids: tuple[str, ...],
-    tz: str,
+    tz: str | None,
     data: str | None,
     arguments: tuple[str, ...],
     add: tuple[str, ...],
@@ -70,7 +70,7 @@ def edit_command(
         raise click.UsageError("What is to change? See headrace edit --help.")
     check_choice(ids, selection)
     with asked.app(with_tasks=True) as named:
-        app = _in_zone(named, tz)
+        app = named if tz is None else _in_zone(named, tz)
         wanted = JobEdit(
             changes=changes,
             arguments=(lambda task: arguments_of(app, task, arguments)) if arguments else None,

@@ -177,7 +177,7 @@ def delete_command(names: tuple[str, ...], asked: Asked) -> None:
 @click.option("--every", metavar="PHRASE", help="Another rule, in words: 'every day at 5am'.")
 @click.option("--cron", metavar="FIELDS", help="Another rule, as cron.")
 @click.option("--repeat", metavar="RULE", help="Another rule, counted from the run before: 'FINISHED, +1 HOUR'.")
-@click.option("--tz", metavar="ZONE", help="The zone of the rule.")
+@click.option("--tz", metavar="ZONE", help="The zone of the rule.  [default: that of --app, else UTC]")
 @click.option("--task", metavar="TASK", help="Another task, by its name or the end of it.")
 @arguments_option
 @job_options(OF_JOBS)

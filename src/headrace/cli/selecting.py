@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from datetime import datetime
+from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -28,7 +28,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _past(text: str) -> int:
-    """`2h`, `3 days ago`, `2026-11-01`, `2026-11-01T12:00Z`: a moment, in milliseconds since 1970."""
+    """`2h`, `3 days ago`, `yesterday`, `2026-11-01`, `2026-11-01T12:00Z`: a moment, in milliseconds since 1970.
+
+    Days are those of this machine's zone, which tables show times in.
+    """
+    if text in _DAYS:
+        text = (date.today() - timedelta(days=_DAYS[text])).isoformat()
     try:
         return now_ms() - milliseconds(text.removesuffix(" ago"), "a time")
     except ConfigurationError:
@@ -39,6 +44,7 @@ def _past(text: str) -> int:
         raise ConfigurationError(f"{text!r} is neither a duration ('2 hours ago') nor a date ('2026-11-01').") from None
 
 
+_DAYS = {"today": 0, "yesterday": 1}
 PAST = Reading("when", _past)
 
 _FILTERS = (
@@ -51,7 +57,12 @@ _FILTERS = (
     click.option("--group", help="Only failed in this group (see 'headrace failures')."),
     click.option("--tag", help="Only with this tag (see 'headrace tags')."),
     click.option("--before", "put_before_ms", type=PAST, help="Only put before this time: '2 hours ago', 2026-11-01."),
-    click.option("--after", "put_after_ms", type=PAST, help="Only put after this time."),
+    click.option(
+        "--after",
+        "put_after_ms",
+        type=PAST,
+        help="Only put after this time. Days begin at midnight in this machine's zone: today, yesterday, 2026-11-01.",
+    ),
     click.option("--error", metavar="TEXT", help="Only with this in the error's type or message."),
 )
 
