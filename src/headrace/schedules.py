@@ -414,7 +414,7 @@ def edits(app: Headrace, changes: ScheduleEdits) -> Callable[[ScheduleRecord, in
     if len([rule for rule in _RULES if rule in changes]) > 1:
         raise ConfigurationError("One rule at a time: every, cron or repeat.")
     if "tz" in changes and not ({"every", "cron"} & set(changes)):
-        raise ConfigurationError("tz is the zone of a rule: write the rule, too, as in edit(every=..., tz=...).")
+        raise ConfigurationError("tz is the zone of a rule: write the rule, too (every or cron).")
 
     def change(record: ScheduleRecord, now: int) -> ScheduleRecord:
         definition = record.definition

@@ -125,6 +125,8 @@ def test_edit(app: Headrace, two: None, run: Run, ask: Ask) -> None:
         (("--every", "every blue moon"), "'blue' could not be placed"),
         (("--every", "every hour", "--cron", "* * * * *"), "One rule at a time"),
         (("--tz", "UTC"), "write the rule, too"),
+        (("--cron", "every day"), "or say it in words with every(...) or --every"),
+        (("--every", "FINISHED, +1 HOUR"), "say it with task.repeat(...) or --repeat"),
         (("--argument", "x"), "Say --app"),
         (("--argument", "x", "--app", "cli.shop:app"), "at `$.a`"),
         (("--overlap", "both"), "Invalid value"),

@@ -268,7 +268,8 @@ def test_what_english_can_not_say_is_echoed_as_cron() -> None:
         ("every day at 9am in Mars/Crater", "'Mars/Crater' is not a known time zone"),
         (
             "FINISHED, +1 HOUR",
-            "'FINISHED, +1 HOUR' is a repeat rule, which depends on the run before; use parse_repeat",
+            "'FINISHED, +1 HOUR' is a repeat rule, which depends on the run before; "
+            "say it with task.repeat(...) or --repeat",
         ),
         ("", "the phrase is empty"),
         (None, "None is not a schedule"),

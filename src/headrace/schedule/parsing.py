@@ -33,7 +33,8 @@ def parse(text: str, *, tz: ZoneInfo | str = "UTC") -> Schedule:
     body, zone_name = cut_zone(" ".join(text.split()))
     if not looks_like_cron(body):
         if _is_repeat(body):
-            raise ScheduleError(f"'{text}' is a repeat rule, which depends on the run before; use parse_repeat")
+            hint = "say it with task.repeat(...) or --repeat"
+            raise ScheduleError(f"'{text}' is a repeat rule, which depends on the run before; {hint}")
         return parse_phrase(text, default)
     place = zone(zone_name) if zone_name else default
     calendar = parse_cron7(body, place) if len(body.split()) == 7 else parse_cron(body, place)

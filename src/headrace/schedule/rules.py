@@ -29,7 +29,8 @@ def rule_of(kind: str, text: str, tz: str) -> str:
         _check_progress(rule, text)
         return str(rule)
     if kind == "cron" and not looks_like_cron(text):
-        raise ScheduleError(f"'{text}' is not cron; write five fields such as '0 9 * * 1-5', or use every(...)")
+        hint = "write five fields such as '0 9 * * 1-5', or say it in words with every(...) or --every"
+        raise ScheduleError(f"'{text}' is not cron; {hint}")
     try:
         return str(parse(text, tz=tz))
     except ScheduleError:
