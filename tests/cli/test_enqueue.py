@@ -150,7 +150,10 @@ def test_unique(app: Headrace, run: Run) -> None:
             "does not fit its annotation: Expected `int`, got `str` - at `$.a`.",
         ),
         (["add", *APP], exits.USAGE, "cli.shop:add: missing a required argument: 'a'."),
-        (["add", "1", "c=2", *APP], exits.USAGE, "cli.shop:add: got an unexpected keyword argument 'c'."),
+        (["add", "1", "c=2", *APP], exits.USAGE, "The task 'cli.shop:add' has no parameter 'c'."),
+        (["send", "a=b", *APP], exits.USAGE, "(If a=b is an argument, write it as JSON: '\"a=b\"'.)"),
+        (["send", "to=ada", "to=bob", *APP], exits.USAGE, "'to' is given twice."),
+        (["send", "ada", "--header", "k=1", "--header", "k=2", *APP], exits.USAGE, "'k' is given twice."),
         (
             ["add", "1", "--unqiue", *APP],
             exits.USAGE,

@@ -41,6 +41,8 @@ def test_what_the_shell_can_not_change(app: Headrace, run: Run) -> None:
         result = run("update", job.id, wrong)
         assert result.exit_code == exits.USAGE
         assert f"{wrong!r} is not KEY=VALUE" in result.stderr
+    result = run("update", job.id, "a=1", "a=2")
+    assert (result.exit_code, result.stderr.splitlines()[-1]) == (exits.USAGE, "Error: 'a' is given twice.")
     job.update(lambda _: [1])
     result = run("update", job.id, "a=1")
     assert result.exit_code == exits.CONFIGURATION

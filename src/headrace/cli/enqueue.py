@@ -12,6 +12,7 @@ from headrace.cli import visible
 from headrace.cli.options import (
     DURATION,
     app_option,
+    each_once,
     given_options,
     job_options,
     json_option,
@@ -55,8 +56,8 @@ def enqueue_command(
     """Enqueue a job from the shell.
 
     TASK is a task's name, or its end if no other has the same. An ARGUMENT is JSON, or text that is not;
-    name=value passes it by name. Prints the job's id; with --wait what it returned, and a failed job makes exit code 4,
-    a cancelled one 5, waiting too long 75.
+    name=value passes it by name, and '"a=b"' is text that contains =. Prints the job's id; with --wait what it
+    returned, and a failed job makes exit code 4, a cancelled one 5, waiting too long 75.
 
     \b
     Examples:
@@ -113,18 +114,21 @@ def read_arguments(task: Task[Any, Any], texts: tuple[str, ...]) -> tuple[tuple[
     positional = [p.name for p in parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     rest = next((p.name for p in parameters.values() if p.kind is p.VAR_POSITIONAL), None)
     args: list[Any] = []
-    kwargs: dict[str, Any] = {}
+    by_name: list[tuple[str, Any]] = []
     for text in texts:
         if text.startswith("--"):
             raise click.UsageError(f"No such option: {text}. (If it is an argument, write it as JSON: '\"{text}\"'.)")
         named = _BY_NAME.fullmatch(text)
         if named:
-            kwargs[named[1]] = _read(named[2], hints.get(named[1]))
+            if named[1] not in parameters and all(p.kind is not p.VAR_KEYWORD for p in parameters.values()):
+                hint = f"(If {text} is an argument, write it as JSON: '{json.dumps(text, ensure_ascii=False)}'.)"
+                raise click.UsageError(f"The task {task.name!r} has no parameter {named[1]!r}. {hint}")
+            by_name.append((named[1], _read(named[2], hints.get(named[1]))))
         else:
             place = positional[len(args)] if len(args) < len(positional) else rest
             args.append(_read(text, hints.get(place) if place else None))
     try:
-        return task.arguments.typed(tuple(args), kwargs)
+        return task.arguments.typed(tuple(args), each_once(by_name))
     except ArgumentsError as error:
         raise click.UsageError(str(error)) from None
 

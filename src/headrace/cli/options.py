@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from headrace.options import Option
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 
 # -- kinds of values --
@@ -183,7 +184,7 @@ def given_options(options: Mapping[str, Option], written: Mapping[str, Any]) -> 
         elif kind.get("type") is DURATION:
             value /= 1000
         elif option.metavar == PAIR:
-            value = dict(map(_pair, value))
+            value = each_once(map(_pair, value))
         given[name] = value
     return given
 
@@ -196,6 +197,16 @@ def _pair(text: str) -> tuple[str, str]:
     if not equals:
         raise click.UsageError(f"{text!r} is not a key with its value. Write {PAIR}.")
     return key, value
+
+
+def each_once(pairs: Iterable[tuple[str, T]]) -> dict[str, T]:
+    """What was written by name. Of two values for a name, nobody can tell which was meant."""
+    found: dict[str, T] = {}
+    for name, value in pairs:
+        if name in found:
+            raise click.UsageError(f"{name!r} is given twice.")
+        found[name] = value
+    return found
 
 
 # -- from options to stores and apps --

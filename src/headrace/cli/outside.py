@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from headrace.cli.acts import report
-from headrace.cli.options import Asked, common_options
+from headrace.cli.options import Asked, common_options, each_once
 from headrace.ops import act
 from headrace.ops.selection import whole_ids
 
@@ -50,7 +50,7 @@ def update_command(job: str, changes: tuple[str, ...], remove: tuple[str, ...], 
     if not changes and not remove:
         raise click.UsageError("What is to change? Say KEY=VALUE or --remove KEY.")
     with asked.app() as app:
-        acted = act.update(app, whole_ids(app, (job,)), dict(map(_pair, changes)), remove)
+        acted = act.update(app, whole_ids(app, (job,)), each_once(map(_pair, changes)), remove)
     report(acted, asked.as_json)
 
 
