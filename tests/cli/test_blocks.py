@@ -53,6 +53,34 @@ def test_json_tells_what_has_changed(app: Headrace, ask: Ask) -> None:
     assert ask("unblock", ADD) == {"task": ADD, "blocked": False, "changed": False}
 
 
+@pytest.mark.parametrize("known_by", ["app", "worker", "job"])
+def test_a_task_is_named_by_the_end_of_its_name(app: Headrace, run: Run, known_by: str) -> None:
+    options = ("--app", "cli.shop:app") if known_by == "app" else ()
+    app.store.run(app.store.open(SessionInfo(id="s", name="w", tasks=(ADD,) if known_by == "worker" else ())))
+    if known_by == "job":
+        shop.add.enqueue(1)
+    result = run("block", "add", *options)
+    assert (result.stdout, result.stderr) == (f"{ADD} is blocked.\n", "")
+    assert run("unblock", "add").stdout == f"{ADD} is no longer blocked.\n"
+    assert run("unblock", "add").stdout == "add was not blocked.\n"
+
+
+@pytest.mark.parametrize("name", ["cli.shop.add", "ad"])
+def test_a_name_that_no_task_has_is_blocked_with_a_warning(app: Headrace, run: Run, name: str) -> None:
+    shop.add.enqueue(1)
+    result = run("block", name)
+    assert (result.exit_code, result.stdout) == (0, f"{name} is blocked.\n")
+    assert result.stderr == f"No app, worker or job here has a task named {name}. Did you mean {ADD}?\n"
+
+
+def test_the_end_of_several_names_is_refused(app: Headrace, run: Run) -> None:
+    app.store.run(app.store.open(SessionInfo(id="s", name="w", tasks=("a:add", "b:add"))))
+    result = run("block", "add")
+    assert (result.exit_code, result.stdout) == (exits.USAGE, "")
+    assert "'add' could be any of a:add, b:add: write more of it." in result.stderr
+    assert run("block").stdout == "No tasks are blocked.\n"
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -86,15 +87,19 @@ def enqueue_command(
 
 def find_task(app: Headrace, name: str) -> Task[Any, Any]:
     """The task with this name, or the only one whose name ends with it."""
-    if name in app.tasks:
-        return app.tasks[name]
-    fitting = [full for full in sorted(app.tasks) if re.search(rf"[:.]{re.escape(name)}$", full)]
-    if len(fitting) == 1:
-        return app.tasks[fitting[0]]
-    if fitting:
+    full = full_name(app.tasks, name)
+    if full is None:
+        known = ", ".join(sorted(app.tasks)[:20]) or "no tasks at all"
+        raise click.UsageError(f"The app has no task {name!r}. It has {known}.")
+    return app.tasks[full]
+
+
+def full_name(tasks: Iterable[str], name: str) -> str | None:
+    """The one of these names that is this one, or the only one that ends with it; None: there is none."""
+    fitting = [full for full in sorted(tasks) if re.search(rf"(^|[:.]){re.escape(name)}$", full)]
+    if len(fitting) > 1 and name not in fitting:
         raise click.UsageError(f"{name!r} could be any of {', '.join(fitting)}: write more of it.")
-    known = ", ".join(sorted(app.tasks)[:20]) or "no tasks at all"
-    raise click.UsageError(f"The app has no task {name!r}. It has {known}.")
+    return name if name in fitting else next(iter(fitting), None)
 
 
 def arguments_of(app: Headrace, task: str, texts: tuple[str, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:

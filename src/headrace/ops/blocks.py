@@ -11,9 +11,12 @@ from headrace.errors import ConfigurationError
 from headrace.ops import audit
 from headrace.ops.documents import moment
 from headrace.ops.forms import forms
+from headrace.ops.selection import LOOK
+from headrace.records import Filter, Page, SessionSnapshot
 from headrace.store.blocking import Block, Blocking
 from headrace.store.courses import Course
 from headrace.store.facets import facet
+from headrace.store.paging import PAGE, following
 from headrace.values.names import check_name
 
 if TYPE_CHECKING:
@@ -49,6 +52,23 @@ def blocks_course(app: Headrace) -> Course[list[BlockedTask]]:
 
 
 blocks, ablocks = forms(blocks_course)
+
+
+def known_tasks_course(app: Headrace) -> Course[set[str]]:
+    """The names of tasks that the app, a worker or one of the newest jobs has: those that there are to block."""
+    facet(app.store, Blocking)
+    sessions: list[SessionSnapshot] = yield app.store.sessions()
+    names = {*app.tasks, *(task for session in sessions for task in session.info.tasks)}
+    looked = 0
+    wanted: Filter | None = Filter(limit=PAGE)
+    while wanted is not None and looked < LOOK:
+        page: Page = yield app.store.find(wanted)
+        names.update(job.task for job in page.jobs)
+        looked, wanted = looked + len(page.jobs), following(wanted, page)
+    return names
+
+
+known_tasks, aknown_tasks = forms(known_tasks_course)
 
 
 def block_course(app: Headrace, task: str, reason: str = "", by: str | None = None) -> Course[BlockChange]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from headrace.app import Headrace
 
 LOOK = 10_000
-"""How many of the newest jobs are looked at for part of an id."""
+"""How many of the newest jobs are looked at for part of an id, or of a task's name."""
 ID_LENGTH = 32
 """Of the ids that headrace makes."""
 SHOWN = 5
