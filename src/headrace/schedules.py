@@ -63,7 +63,9 @@ class ScheduleOptions(TypedDict, total=False):
     runs: int
     """How many jobs there are before it is over."""
     carry_data: bool
-    """What a run leaves with `current().update(...)`, the next one finds in `current().data`."""
+    """What a run leaves with `current().update(...)`, the next one finds in `current().data`.
+
+    `overlap` is `skip` then by default."""
 
 
 class ScheduleEdits(ScheduleOptions, ScheduledJobEdits, total=False):

@@ -70,9 +70,10 @@ to_option = click.option("--to", metavar="QUEUE", help="Put them into the line o
 def revive_command(to: str | None, **given: Any) -> None:
     """Put failed or cancelled jobs back in line.
 
-    They start anew, with their attempts and crashes at zero. With filters: all failed jobs that fit (cancelled ones
-    with --state cancelled), after a question. Jobs that failed because of another job come back with that one; to
-    revive them without it: --group dependency. A job is refused if another one has its unique key.
+    They start anew, with their attempts and crashes at zero. They run now, also those that were cancelled before the
+    time that they were scheduled for. With filters: all failed jobs that fit (cancelled ones with --state cancelled),
+    after a question. Jobs that failed because of another job come back with that one; to revive them without it:
+    --group dependency. A job is refused if another one has its unique key.
 
     \b
     Examples:
