@@ -16,6 +16,7 @@ import pytest
 from headrace import Headrace
 from headrace.cli import cli
 from headrace.editing import edit_of
+from headrace.errors import ConfigurationError
 from headrace.events import EventQuery, filter_of
 from headrace.job import Job
 from headrace.options import (
@@ -105,6 +106,12 @@ def test_what_jobs_and_events_are_asked_by_is_written_out(method: Any, source: A
     keywords = {name: each for name, each in meant.items() if each.kind is each.KEYWORD_ONLY}
     assert {name: shown[name] for name in shown if name not in {"self", "timeout"}} == keywords
     assert {name: types_of(source)[name] for name in keywords} == types_of(query)
+
+
+@pytest.mark.parametrize(("method", "first"), [("jobs", "state"), ("ajobs", "state"), ("events", "timeout, job")])
+def test_what_they_are_not_asked_by_is_refused(app: Headrace, method: str, first: str) -> None:
+    with pytest.raises(ConfigurationError, match=rf"^app\.{method}\(\) does not know 'foo'\. It takes {first}, queue"):
+        getattr(app, method)(foo=1)
 
 
 def test_a_task_has_a_value_for_each_of_its_options() -> None:

@@ -105,6 +105,7 @@ UNTYPED = "which would arrive as something else. Annotate the return value with 
         (NO_ANNOTATION, Word.YES, f"its result is of type Word, {UNTYPED}"),
         (set, {date(2026, 1, 2)}, f"its result contains a date, {UNTYPED}"),
         (int, "7", "its result does not fit its annotation: Expected `int`, got `str`."),
+        (date, datetime(2020, 1, 1), "its result does not fit its annotation: Expected `date`, got `datetime`."),
         (int, None, "its result does not fit its annotation: Expected `int`, got `null`."),
         (None, 7, "its result does not fit its annotation: Expected `null`, got `int`."),
         (NoReturn, 7, "its result does not fit its annotation: Expected `null`, got `int`."),

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import inspect
 import math
+import re
 import traceback
 import types
 import typing
 from collections.abc import Callable
+from datetime import date, time
 from typing import Any
 
 import msgspec
@@ -34,6 +36,18 @@ def decoder_of(annotation: Any) -> msgspec.json.Decoder[Any]:
     """
     with _building:
         return msgspec.json.Decoder(annotation)
+
+
+_TIME = re.compile(r"Invalid RFC3339 encoded (\w+)( - at `\$\.(\w+)`)?")
+
+
+def _misfit(error: msgspec.ValidationError, whole: Any) -> str:
+    """Why a value does not fit. A datetime for a date is none of bad RFC 3339: the one was given for the other."""
+    found = _TIME.fullmatch(str(error))
+    given = getattr(whole, found[3], None) if found and found[3] else whole
+    if found is None or not isinstance(given, date | time):
+        return str(error)
+    return f"Expected `{found[1]}`, got `{type(given).__name__}`{found[2] or ''}"
 
 
 class Inject:
@@ -170,7 +184,7 @@ class Arguments:
 
     def _refusal(self, bound: Struct, error: Exception) -> ArgumentsError:
         if isinstance(error, msgspec.ValidationError):
-            return ArgumentsError(f"{self._task}: an argument does not fit its annotation: {error}.")
+            return ArgumentsError(f"{self._task}: {ARGUMENT.fit}: {_misfit(error, bound)}.")
         culprits = (_culprit(getattr(bound, name), name, ARGUMENT) for name in self._names)
         return ArgumentsError(f"{self._task}: {next(filter(None, culprits), error)}.")
 
@@ -325,7 +339,7 @@ class Results:
         except ArgumentsError:
             raise
         except msgspec.ValidationError as error:
-            raise self._refusal(f"{RESULT.fit}: {error}") from None
+            raise self._refusal(f"{RESULT.fit}: {_misfit(error, value)}") from None
         except Exception as error:
             raise self._refusal(_culprit(value, "result", RESULT) or str(error)) from None
         if len(encoded) > limit:
