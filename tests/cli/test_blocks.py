@@ -55,14 +55,19 @@ def test_json_tells_what_has_changed(app: Headrace, ask: Ask) -> None:
 
 @pytest.mark.parametrize("known_by", ["app", "worker", "job"])
 def test_a_task_is_named_by_the_end_of_its_name(app: Headrace, run: Run, known_by: str) -> None:
-    options = ("--app", "cli.shop:app") if known_by == "app" else ()
     app.store.run(app.store.open(SessionInfo(id="s", name="w", tasks=(ADD,) if known_by == "worker" else ())))
     if known_by == "job":
         shop.add.enqueue(1)
-    result = run("block", "add", *options)
+    by_app = known_by == "app"
+    result = run("block", "add", "--app", "cli.shop:app", store=None) if by_app else run("block", "add")
     assert (result.stdout, result.stderr) == (f"{ADD} is blocked.\n", "")
     assert run("unblock", "add").stdout == f"{ADD} is no longer blocked.\n"
     assert run("unblock", "add").stdout == "add was not blocked.\n"
+
+
+def test_a_broken_app_keeps_nobody_from_blocking(app: Headrace, run: Run) -> None:
+    app.store.run(app.store.counts())
+    assert run("block", ADD, "--app", "nowhere:app").stdout == f"{ADD} is blocked.\n"
 
 
 @pytest.mark.parametrize("name", ["cli.shop.add", "ad"])

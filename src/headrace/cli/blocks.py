@@ -35,7 +35,8 @@ def block_command(task: str | None, reason: str, by: str | None, asked: Asked) -
     """
     if task is None and (reason or by is not None):
         raise click.UsageError("Which task? Write: headrace block TASK --reason ...")
-    with asked.app(with_tasks=task is not None) as app:
+    # (Where the store is named, a mistake in the app keeps nobody from blocking.)
+    with asked.app(with_tasks=task is not None and asked.store is None) as app:
         if task is None:
             _show(blocks.blocks(app), asked.as_json)
             return
