@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import subprocess
@@ -13,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from headrace import Headrace
 from headrace.cli import cli, exits
-from headrace.ops import audit, look
+from headrace.ops import act, audit, drain, look
 from processes import environment
 
 from . import shop
@@ -48,13 +49,14 @@ def test_it_asks_unless_told_not_to(app: Headrace, url: str, other: str) -> None
     assert result.stdout == "1 job and 0 schedules moved.\n"
     assert (counted(url), counted(other)) == (0, 1)
     assert [queue.queue for queue in look.queues(app)] == ["default"], "a job came within the last minute"
-    (act,) = audit.trail(app)
-    assert (act.what, act.about) == ("drain", f"to {other}: jobs 1, schedules 0")
+    (line,) = audit.trail(app)
+    assert (line.what, line.about) == ("drain", f"to {other}: jobs 1, schedules 0")
     assert json.loads(run(url, other, "--yes", "--json").stdout) == {
         "jobs": 0,
         "schedules": 0,
         "left": [],
         "running": {"number": 0, "since": None, "until": None},
+        "held": [],
     }
 
 
@@ -64,6 +66,28 @@ def test_what_stays_is_told(app: Headrace, url: str, other: str) -> None:
     assert "Not carried:" in result.stdout
     assert "has no tags: leave tags out." in result.stdout
     assert result.exit_code == exits.NOT_DONE
+
+
+def test_what_is_held_back_is_told(app: Headrace, url: str, other: str) -> None:
+    shop.add.enqueue(1)
+    act.pause(app, "default", by="ann")
+    for flag in ("--dry-run", "--yes"):
+        result = run(url, other, flag)
+        assert "queue default\tpaused by ann\t\theadrace queues resume default" in result.stdout
+        assert ("Note: Queue default would be paused at" in result.stderr) == (flag == "--dry-run")
+        assert result.exit_code == exits.OK
+
+
+def test_a_queue_that_is_resumed_at_the_target_during_a_drain_is_not_paused_again(
+    app: Headrace, url: str, other: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drain, "AT_ONCE", 1)
+    app.enqueue_many([shop.add.call(number) for number in range(2)])
+    act.pause(app, "default")
+    with contextlib.closing(Headrace(other)) as there:
+        resumed: list[bool] = []
+        drain.drain(app, there, advance=lambda _: resumed.append(act.resume(there, "default").changed))
+    assert resumed == [True, False]
 
 
 def test_a_pair_without_an_equals_sign_is_refused(url: str, other: str) -> None:

@@ -15,9 +15,11 @@ from conformance import dialects
 from conformance.helpers import Worker, put
 from headrace import Headrace, crashpoints
 from headrace.errors import ConfigurationError
+from headrace.ops import audit
 from headrace.ops import drain as ops
 from headrace.ops.carrier import Left, Names
 from headrace.ops.families import WAITING
+from headrace.ops.holds import Held, held_at
 from headrace.records import Charge, Definition, Filter, IfFailed, Kind, Lane, ScheduleRecord, Snapshot, State
 from headrace.store.contract import Store
 from headrace.store.facets import PARKED
@@ -441,3 +443,54 @@ def test_it_follows_until_it_is_stopped(make: Make, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(ops, "_rest", lambda until, stopped: rests.append(until))
     seen = len(rests)
     assert ops.drain(here, there, follow=True, stopped=lambda: len(rests) > seen + 1).jobs == 0, "while nothing comes"
+
+
+@pytest.mark.parametrize("source", NATIVE)
+@pytest.mark.parametrize("target", NATIVE)
+def test_what_is_held_back_at_the_source_waits_at_the_target(make: Make, source: str, target: str) -> None:
+    here, there = make(source), make(target)
+    put(here.store, "mail", queue="mail")
+    put(here.store, "bad", task="bad")
+    put(here.store, "free")
+    here.store.run(here.store.pause("mail", "ann"))
+    here.store.run(here.store.block("bad", "It charges twice.", "ann"))
+    held = {Held("queue", "post", "ann"), Held("task", "worse", "ann", "It charges twice.")}
+    names = Names({"bad": "worse"}, {"mail": "post"})
+    plan = ops.plan(here, there, names)
+    assert (plan.jobs, set(plan.held), len(plan.warnings)) == (3, held, 2)
+    assert held_at(there.store) == {}
+    drained = ops.drain(here, there, names)
+    assert (drained.jobs, set(drained.held), drained.left) == (3, held, [])
+    assert set(held_at(there.store).values()) == held
+    assert [lease.id for lease in Worker(there.store, SystemClock(), "w", "default", "post").take(9)] == ["free"]
+    assert {line.what for line in audit.trail(there)} == {"drain", "pause", "block"}
+
+
+@pytest.mark.parametrize("point", ["drain.claimed", "drain.put", "drain.brought"])
+def test_what_is_paused_after_a_kill_waits_at_the_target(
+    make: Make, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    here, there = make("sqlite"), make("sqlite")
+    put(here.store, "a", "b")
+    Death(monkeypatch, point, 1)
+    with pytest.raises(Killed):
+        ops.drain(here, there)
+    here.store.run(here.store.pause("default", "ann"))
+    assert ops.drain(here, there).held == [Held("queue", "default", "ann")]
+    assert Worker(there.store, SystemClock(), "w").take(9) == []
+
+
+@pytest.mark.server
+def test_what_the_target_cannot_hold_back_stays(make: Make) -> None:
+    here, qless, bedrock = make("sqlite"), make("qless"), make("bedrock")
+    put(here.store, "a", queue="mail")
+    put(here.store, "b", task="bad")
+    here.tasks["sums:add"].using(queue="mail").repeat("finished, +1 hour", name="hourly").enqueue(1)
+    here.store.run(here.store.pause("mail", "ann"))
+    here.store.run(here.store.block("bad"))
+    for look in (ops.plan, ops.drain):
+        found = {left.why.partition(" at ")[0]: left.number for left in look(here, bedrock).left}
+        assert found == {"Its queue mail is paused": 2, "Its task bad is blocked": 1}
+    assert (set(waiting(here.store)), waiting(bedrock.store)) == ({"a", "b"}, {})
+    assert ops.drain(here, qless).held == [Held("queue", "mail", "ann")]
+    assert (set(waiting(here.store)), set(waiting(qless.store))) == ({"b"}, {"a"})

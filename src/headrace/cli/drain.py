@@ -52,8 +52,9 @@ def drain_command(
 
     FROM and TO are URLs of stores or dialects. Jobs for now and for later move, and schedules. First comes a look at
     all jobs: what would be moved, and what can't be and why; then it asks. Jobs that come after others move with them.
-    Jobs that run stay, with all that are related to them so: --follow waits for them. GearMonkey, hworker and WorkKit
-    have arguments without names: name the app whose tasks say them with --app.
+    Jobs that run stay, with all that are related to them so: --follow waits for them. Jobs of paused queues and of
+    blocked tasks wait at TO too: these are paused and blocked there first. Where TO can't, such jobs stay. GearMonkey,
+    hworker and WorkKit have arguments without names: name the app whose tasks say them with --app.
 
     Ctrl-C ends it after the step that it is at; Ctrl-Z pauses it there, and fg goes on. Interrupted or killed, start it
     again with the same URLs: it goes on where it was. Exit code 1: something stays at FROM.
@@ -81,6 +82,7 @@ def drain_command(
         show_json(to_builtins(drained))
     else:
         click.echo(f"{count_of(drained.jobs, 'job')} and {count_of(drained.schedules, 'schedule')} moved.")
+        _show_held(drained)
         _show_rest(drained)
     sys.exit(exits.INTERRUPTED if is_interrupted() and not follow else _exit_code(drained))
 
@@ -109,7 +111,19 @@ def _show_plan(plan: ops.Plan, *, as_json: bool) -> None:
     click.echo(f"{count_of(plan.jobs, 'job')} and {count_of(plan.schedules, 'schedule')} would be moved.")
     for warning in plan.warnings:
         click.echo(f"Note: {warning}", err=True)
+    _show_held(plan)
     _show_rest(plan)
+
+
+def _show_held(found: ops.Drained) -> None:
+    """What waits at the target, as it did at the source."""
+    if found.held:
+        click.echo("Held back at the target, as at the source:")
+        rows = [
+            (f"{one.what} {one.name}", f"{one.how} by {one.by}" if one.by else one.how, one.reason, one.until)
+            for one in found.held
+        ]
+        show_table(["what", "how", "why", "until"], rows, folds="why")
 
 
 def _show_rest(found: ops.Drained) -> None:

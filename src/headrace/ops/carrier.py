@@ -11,8 +11,9 @@ from msgspec.structs import fields, replace
 from headrace.errors import ConfigurationError, Unsupported
 from headrace.ops.copy import past_of
 from headrace.ops.families import Family, parts
+from headrace.ops.holds import Held, held_at
 from headrace.ops.sidings import arriving, base, digest
-from headrace.records import Lease, NewJob, Snapshot, State, spec_of
+from headrace.records import Lease, NewJob, Snapshot, Spec, State, spec_of
 from headrace.store import Store
 from headrace.store.contract import Facet, Positional
 from headrace.store.facets import PARKED, Edit, Editing, Queues, Restoring, facet
@@ -69,6 +70,8 @@ class Carrier:
         """Jobs of the source that move with their families only."""
         self.lost: set[str] = set()
         """Jobs of the source that were brought, and whose leases ran out before they could be settled."""
+        self.held: list[Held] = []
+        """What is held back at the target, as jobs or schedules of it have come that are so at the source."""
         self.parks = can_claim(source) and isinstance(target, Restoring)
         """Whether a job that was brought waits for its release."""
         self.arriving = ""
@@ -92,10 +95,11 @@ class Carrier:
         return why
 
     def acceptable(self, jobs: Iterable[Any]) -> list[Any]:
-        return [job for job in jobs if self._accepts(job)]
+        here = held_at(self.source)
+        return [job for job in jobs if self._accepts(job, here)]
 
-    def _accepts(self, job: Snapshot | Lease) -> bool:
-        why = self._untold(self.source, job.task, job.queue)
+    def _accepts(self, job: Snapshot | Lease, here: Mapping[tuple[str, str], Held]) -> bool:
+        why = self.unheld(job, here) or self._untold(self.source, job.task, job.queue)
         if not why:
             new = self._new_job(job)
             try:
@@ -114,6 +118,23 @@ class Carrier:
         lacking = f"no task here is called {task!r}" if task else f"no task here has the queue {queue!r}"
         remedy = "Name the app that has it (--app), or map it to a task of the app (--map)."
         return f"{shown_url(store.url)} has arguments without names, and {lacking}. {remedy}"
+
+    def unheld(self, job: Spec | Lease, here: Mapping[tuple[str, str], Held]) -> str:
+        """Why the target can't hold back what the source does; nothing if it can, or the source does not."""
+        return next(filter(None, (held.refusal(self.source, self.target) for held in _holds(job, here))), "")
+
+    def hold_back(self, jobs: Iterable[Spec], *, only_look: bool = False) -> None:
+        """Before jobs come: what the source holds back of them waits at the target, too. Each is set once, so that an
+        operator may resume it there while the drain goes on."""
+        here = held_at(self.source)
+        for job in jobs if here else ():
+            for held in _holds(job, here):
+                task, queue = self.names.tasks.get(job.task, job.task), self.queue_at_target(job.task, job.queue)
+                there = replace(held, name=queue if held.what == "queue" else task)
+                if there not in self.held:
+                    self.held.append(there)
+                    if not only_look:
+                        there.hold(self.target, self.source)
 
     # -- on the way --
 
@@ -185,3 +206,7 @@ class Carrier:
             answers = self.target.run(facet(self.target, Editing).edit(ids, Edit(queue=queue)))
             admitted += sum(answers)
         return admitted
+
+
+def _holds(job: Spec | Lease, here: Mapping[tuple[str, str], Held]) -> list[Held]:
+    return [here[key] for key in (("queue", base(job.queue)), ("task", job.task)) if key in here]

@@ -27,6 +27,7 @@ from headrace.ops import audit, leasing
 from headrace.ops.carrier import Carrier, Left, Names, Reasons, can_claim, keeps_ids
 from headrace.ops.families import WAITING, families, parts
 from headrace.ops.forms import threaded
+from headrace.ops.holds import Held, held_at
 from headrace.ops.sidings import BROUGHT, CLAIMED, base
 from headrace.records import Filter, ScheduleRecord, Snapshot, State
 from headrace.store import Store
@@ -71,6 +72,8 @@ class Drained(Struct, frozen=True):
     schedules: int
     left: list[Left]
     running: Running
+    held: list[Held]
+    """Queues and tasks of the target whose jobs wait there, as they are paused or blocked at the source."""
 
 
 class Plan(Drained, frozen=True):
@@ -87,13 +90,17 @@ def plan(app: Headrace, target: Headrace, names: Names = AS_THEY_ARE) -> Plan:
     source, reasons, jobs = app.store, Reasons(), 0
     _check_apart(source, target.store, probing=False)
     carry = Carrier(source, target.store, names, reasons)
-    schedules = sum(1 for _ in _movable(source, carry))
+    schedules = [record for record, _ in _movable(source, carry)]
+    carry.hold_back((record.definition for record in schedules), only_look=True)
     for family in families(source, AT_ONCE):
         carry.refuses(family, AT_ONCE)
     for page in pages(source, Filter(states=WAITING, limit=AT_ONCE)):
         movable = page if can_claim(source) else leasing.movable(page, carry)
-        jobs += len(carry.acceptable(job for job in movable if not _stays(job, carry)))
-    return Plan(jobs, schedules, reasons.summary(), _running(source), list(_warnings(source, target.store)))
+        accepted = carry.acceptable(job for job in movable if not _stays(job, carry))
+        carry.hold_back(accepted, only_look=True)
+        jobs += len(accepted)
+    warnings = list(_warnings(source, target.store, carry.held))
+    return Plan(jobs, len(schedules), reasons.summary(), _running(source), carry.held, warnings)
 
 
 aplan = threaded(plan)
@@ -139,7 +146,7 @@ def drain(
     if not stopped():
         _note_what_stays(source, carry)
     _write_down(source, target.store, moved, schedules)
-    return Drained(moved, schedules, reasons.summary(), _running(source))
+    return Drained(moved, schedules, reasons.summary(), _running(source), carry.held)
 
 
 adrain = threaded(drain)
@@ -175,7 +182,14 @@ def _running(source: Store) -> Running:
     return Running(number, min(begins, default=None), max(ends, default=None))
 
 
-def _warnings(source: Store, target: Store) -> Iterator[str]:
+def _warnings(source: Store, target: Store, held: Sequence[Held]) -> Iterator[str]:
+    there = held_at(target) if held else {}
+    for one in held:
+        if (one.what, one.name) not in there:
+            yield (
+                f"{one.what.capitalize()} {one.name} would be {one.how} at {shown_url(target.url)}, as it is at the "
+                f"source: what others put there for it waits as well, until {one.until!r}."
+            )
     if not keeps_ids(target):
         yield (
             f"{shown_url(target.url)} does not know a job by an id of ours: if the drain is killed, the {AT_ONCE} "
@@ -355,6 +369,7 @@ def _move(source: Store, queue: str, jobs: Sequence[Snapshot], carry: Carrier) -
 
 def _all_brought(source: Store, queue: str, jobs: Sequence[Snapshot], carry: Carrier) -> list[Snapshot]:
     """Which of these are at the target, as those that are claimed only are brought there."""
+    carry.hold_back(jobs)
     claimed = [job for job in jobs if job.queue == queue + CLAIMED]
     new = _bring(source, queue, claimed, carry) if claimed else []
     there = {job.id for job in new}
@@ -382,6 +397,7 @@ def _bring(source: Store, queue: str, jobs: Sequence[Snapshot], carry: Carrier) 
 
 def _movable(source: Store, carry: Carrier) -> Iterator[tuple[ScheduleRecord, ScheduleRecord]]:
     """Schedules that the target would take, each with what it would be there; why the others stay is noted."""
+    here = held_at(source)
     for record in run_course(source, list_schedules(source)) if Facet.SCHEDULES in source.facets else ():
         definition, names = record.definition, carry.names
         moved = replace(
@@ -392,8 +408,11 @@ def _movable(source: Store, carry: Carrier) -> Iterator[tuple[ScheduleRecord, Sc
         new = replace(record, definition=moved, version=0)
         try:
             facet(carry.target, Schedules).put_schedule(new, None)  # describes it only
+            why = carry.unheld(definition, here)
         except (ConfigurationError, Unsupported) as error:
-            carry.reasons.add(f"schedule {record.name}", str(error))
+            why = str(error)
+        if why:
+            carry.reasons.add(f"schedule {record.name}", why)
         else:
             yield record, new
 
@@ -403,6 +422,7 @@ def _move_schedules(source: Store, carry: Carrier) -> int:
     moved, target = 0, carry.target
     for record, new in _movable(source, carry):
         here, there = facet(source, Schedules), facet(target, Schedules)
+        carry.hold_back([record.definition])
         put = target.run(there.put_schedule(new, None))
         crashpoints.passing("drain.schedule")
         found = target.run(there.schedules([record.name])).records
