@@ -87,6 +87,32 @@ def test_the_end_of_a_restored_job_is_an_end_to_what_waits_for_it(store: Store, 
     assert (ids(worker.take(9)), state(store, "d")) == ("c", State.FAILED)
 
 
+@pytest.mark.parametrize("parent_first", [True, False])
+def test_a_job_that_failed_with_another_comes_back_with_it(store: Store, worker: Worker, parent_first: bool) -> None:
+    culprit = past("a", state=State.FAILED, finished=7, error=b"E", group="G")
+    followed = past("b", state=State.FAILED, finished=9, error=b"F", group="dependency")
+    put(store, "a", run_at=PARKED)
+    if parent_first:
+        assert restore(store, culprit) == [True]
+    put(store, "b", run_at=PARKED, after=("a",), lane=Lane("k", limit=1))
+    if not parent_first:
+        assert restore(store, culprit, followed) == [True, True]
+    else:
+        assert (state(store, "b"), restore(store, followed)) == (State.FAILED, [True])
+    assert restore(store, followed) == [False]
+    job = look(store, "b")
+    assert (job.state, job.created, job.finished, job.due, job.error) == (State.FAILED, 1_000, 9, 2_000, b"F")
+    assert store.run(store.revive(["a"])) == [True]
+    assert (state(store, "b"), look(store, "b").due) == (State.BLOCKED, 2_000)
+    put(store, "c", lane=Lane("k", limit=1))
+    (first, other) = worker.take(9)
+    assert {first.id, other.id} == {"a", "c"}
+    worker.settle(next(lease for lease in (first, other) if lease.id == "a"))
+    assert worker.take(9) == [], "its lane has room for one"
+    worker.settle(next(lease for lease in (first, other) if lease.id == "c"))
+    assert ids(worker.take(9)) == "b"
+
+
 def test_a_restored_job_waits_for_what_it_came_after(store: Store, worker: Worker) -> None:
     put(store, "a")
     put(store, "b", after=("a",), run_at=PARKED)

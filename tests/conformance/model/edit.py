@@ -91,7 +91,8 @@ class Editing(Core):
 
     def _restore(self, past: Past) -> bool:
         job = self.jobs.get(past.id)
-        if job is None or job.state not in WAITING or self._own_due(job) != PARKED:
+        failed = job is not None and job.state is past.state is State.FAILED  # with one that it comes after
+        if job is None or not (failed or job.state in WAITING) or self._own_due(job) != PARKED:
             return False
         for name in set(Past.__struct_fields__) - {"id", "due", "state", "finished"}:
             setattr(job, name, getattr(past, name))

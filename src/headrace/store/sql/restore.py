@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from headrace.records import State
 from headrace.store.facets import PARKED, Past
 from headrace.store.sql import admission, dependents, history, lanes
 from headrace.store.sql.codes import AFTER, DONE, DROPPED, FAILED, LARGE_RESULT, RESULT, RUNNING, STATES
@@ -25,7 +26,7 @@ def restore(tx: Transaction, pasts: Sequence[Past]) -> list[bool]:
 
 def _restore_one(work: WorkingSet, past: Past) -> bool:
     job = work.find(past.id)
-    if job is None or job.state == RUNNING or job.state >= DONE or lanes.own_due(work, job) != PARKED:
+    if job is None or not _is_parked(work, job, past):
         return False
     job.attempts, job.crashes, job.started = past.attempts, past.crashes, past.started
     job.error, job.failure = past.error, past.group
@@ -45,9 +46,17 @@ def _restore_one(work: WorkingSet, past: Past) -> bool:
     return True
 
 
+def _is_parked(work: WorkingSet, job: Job, past: Past) -> bool:
+    if job.state == FAILED:  # with one that it comes after, since it was put
+        return past.state is State.FAILED and job.due == PARKED
+    return job.state != RUNNING and job.state < DONE and lanes.own_due(work, job) == PARKED
+
+
 def _end(work: WorkingSet, job: Job, past: Past, how: int) -> None:
+    had_ended = job.state >= DONE
     job.state, job.due, job.finished = how, past.due, work.now if past.finished is None else past.finished
     if how == FAILED:
         work.count_failure(job.queue, job.finished, job.failure)
-    work.tx.ended.append(job.id)
-    admission.ended(work, job, how)
+    if not had_ended:
+        work.tx.ended.append(job.id)
+        admission.ended(work, job, how)

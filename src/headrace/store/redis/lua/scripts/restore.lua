@@ -59,7 +59,11 @@ end
 
 return act_on(ids, unless_full, function(job)
   local past = pasts[job.id]
-  if job.state > READY and job.state ~= BLOCKED or lanes.own_due(job) ~= PARKED then
+  if job.state == FAILED then -- with one that it comes after, since it was put
+    if past.state ~= FAILED or job.due ~= PARKED then
+      return false
+    end
+  elseif job.state > READY and job.state ~= BLOCKED or lanes.own_due(job) ~= PARKED then
     return false
   end
   leave_state(job)
@@ -69,7 +73,7 @@ return act_on(ids, unless_full, function(job)
   happened(job, 'edited', 'restored')
   job.due = past.due
   if past.state ~= 0 then
-    job.state = RUNNING -- as the end of a run: no line in its history tells of another one
+    job.state = job.state == FAILED and FAILED or RUNNING -- as the end of a run: no line in its history tells of another one
     finish(job, past.state, past.finished > 0 and past.finished or now)
   else
     wait_in_line(job)
