@@ -56,6 +56,10 @@ def fill(store: Store) -> None:
             outcome(leases["crashed"], Kind.CRASHED),
         ]
     )
+    put(store, "fails with it", after=("failed",))
+    for name in ("had the key", "has the key"):
+        put(store, name, unique_key="other key", lane=Lane("rated", limit=2, rate=5, per=1_000))
+        store.run(store.cancel([name]))
     put(store, "running", priority=9)
     assert worker.take_one().id == "running"
     put(store, "cancelled", "tracked")
@@ -105,7 +109,7 @@ def test_everything_arrives_as_it_was(make: Make, source: str, target: str) -> N
     for job_id, job in before.items():
         changed = {name for name, value in job.items() if after[job_id][name] != value}
         # Without what matters to jobs that wait; and in a sequence a job is due when its turn comes.
-        ended = {"lane", "expires", "unique_key", "schedule", "tick", "after", "if_failed"}
+        ended = {"expires", "schedule", "tick"}
         assert changed <= (ended if job["state"].final else {"due"} if job["lane"] else set()), (job_id, changed)
     (schedule,) = there.store.run(there.store.schedules()).records
     assert (schedule.name, schedule.next, schedule.definition.rule) == ("nightly", 2**40, "every 1 hour")
@@ -154,6 +158,42 @@ def test_a_copy_that_broke_off_goes_on(make: Make, monkeypatch: pytest.MonkeyPat
         assert {name: job["state"] for name, job in jobs_of(there.store).items()} == expected, broken_after
         steps = broken_after
     assert steps > 10
+
+
+@pytest.mark.parametrize("target", STORES)
+@pytest.mark.parametrize("at_once", [1, 100])
+def test_what_has_ended_is_revived_with_all_it_had(
+    make: Make, monkeypatch: pytest.MonkeyPatch, target: str, at_once: int
+) -> None:
+    monkeypatch.setattr(copy, "AT_ONCE", at_once)
+    here, there = make("sqlite"), make(target)
+    put(here.store, "first", "second", lane=Lane("l", sequence=True))
+    put(here.store, "culprit", unique_key="key")
+    put(here.store, "child", after=("culprit",), if_failed=IfFailed.FAIL)
+    put(here.store, "grandchild", after=("child",), if_failed=IfFailed.FAIL)
+    here.store.run(here.store.cancel(["first", "second", "culprit"]))
+    assert copy.load(there, saved(here)).refused == []
+    store, worker = there.store, Worker(there.store, SystemClock(), "w")
+    assert store.run(store.revive(["first", "second", "culprit"])) == [True, True, True]
+    assert [result.created for result in store.run(store.put([new("late", unique_key="key")]))] == [False]
+    assert sorted(lease.id for lease in worker.take(9)) == ["culprit", "first"], "the sequence has one at a time"
+    assert {name: job["state"] for name, job in jobs_of(store).items() if "child" in name} == {
+        "child": State.BLOCKED,
+        "grandchild": State.BLOCKED,
+    }
+
+
+def test_a_job_that_has_ended_comes_without_what_others_have(make: Make) -> None:
+    here, there = make("sqlite"), make("sqlite")
+    put(here.store, "a", unique_key="key")
+    put(here.store, "b", lane=Lane("l", sequence=True))
+    here.store.run(here.store.cancel(["a", "b"]))
+    put(there.store, "theirs", unique_key="key", lane=Lane("l", limit=1))
+    for jobs in (2, 0):
+        loaded = copy.load(there, saved(here))
+        assert loaded.jobs == jobs
+        assert [what for what, _ in loaded.refused] == ["relations of job b", "unique key of job a"][: jobs and 2]
+    assert {job["lane"] for name, job in jobs_of(there.store).items() if name in "ab"} == {None}
 
 
 def test_a_job_whose_key_is_taken_is_reported(make: Make) -> None:

@@ -18,11 +18,12 @@ from msgspec import Struct
 from headrace.errors import ConfigurationError, Unsupported
 from headrace.ops import audit
 from headrace.ops.forms import forms
-from headrace.records import Filter, NewJob, Page, Put, ScheduleRecord, Snapshot, spec_of
+from headrace.records import Filter, NewJob, Page, Put, ScheduleRecord, Snapshot, State, spec_of
 from headrace.store import Store
 from headrace.store.blocking import Block, Blocking
 from headrace.store.courses import Course
 from headrace.store.facets import PARKED, Past, QueueControl, Queues, Restoring, Schedules, Settings, Tags, facet
+from headrace.store.limits import DEPENDENCY
 from headrace.store.paging import following, list_schedules
 from headrace.store.urls import shown_url
 from headrace.values.text import iso, now_ms
@@ -164,8 +165,9 @@ def load_course(app: Headrace, file: IO[bytes], advance: Advance = lambda _: Non
             yield facet(store, Blocking).block(line.block.task, line.block.reason, line.block.by)
     brought = there = 0
     for batch in _oldest_first(file, places):
-        new, old = yield from _bring_in(store, batch, refused)
-        brought, there = brought + new, there + old
+        for some in _by_key(batch):
+            new, old = yield from _bring_in(store, some, refused)
+            brought, there = brought + new, there + old
         advance(len(batch))
     schedules = [line.schedule for line in lines if isinstance(line, Recurring)]
     added = 0
@@ -236,6 +238,20 @@ def _oldest_first(file: IO[bytes], places: Sequence[int]) -> Iterator[list[Snaps
         yield batch
 
 
+def _by_key(jobs: Sequence[Snapshot]) -> Iterator[list[Snapshot]]:
+    """Parts in which no two have the same unique key: an ended job gives it to the next once it has its past."""
+    part: list[Snapshot] = []
+    keys: set[str | None] = set()
+    for job in jobs:
+        key = None if job.state is State.DONE else job.unique_key
+        if key is not None and key in keys:
+            yield part
+            part, keys = [], set()
+        part.append(job)
+        keys.add(key)
+    yield part
+
+
 def _govern(queues: Queues, control: QueueControl) -> Course[None]:
     if control.paused_by is not None:
         yield queues.pause(control.queue, control.paused_by)
@@ -247,11 +263,12 @@ def _bring_in(store: Store, jobs: Sequence[Snapshot], refused: list[tuple[str, s
     """Put jobs where no worker gets them, then give them their past. How many are new, and how many were there."""
     assert isinstance(store, Restoring)
     puts = yield from _put(store, jobs, refused)
-    refused += (
-        (f"job {job.id}", f"job {puts[job.id]} has its unique key {job.unique_key!r}")
-        for job in jobs
-        if puts.get(job.id, job.id) != job.id
-    )
+    for job in jobs:
+        if (holder := puts.get(job.id, job.id)) != job.id:
+            what = f"unique key of job {job.id}" if job.state.final else f"job {job.id}"
+            refused.append((what, f"job {holder} has its unique key {job.unique_key!r}"))
+            if job.state.final:
+                puts |= yield from _put(store, [job], refused, bare=True)
     accepted = [job for job in jobs if puts.get(job.id) == job.id]
     restored: list[bool] = (yield store.restore([past_of(job) for job in accepted])) if accepted else []
     tracked = [job.id for job, new in zip(accepted, restored, strict=True) if new and job.tracked]
@@ -260,29 +277,36 @@ def _bring_in(store: Store, jobs: Sequence[Snapshot], refused: list[tuple[str, s
     return sum(restored), len(restored) - sum(restored)
 
 
-def _put(store: Store, jobs: Sequence[Snapshot], refused: list[tuple[str, str]]) -> Course[dict[str, str]]:
-    """Which job stands for which. If the store refuses one, the others are put one by one."""
+def _put(
+    store: Store, jobs: Sequence[Snapshot], refused: list[tuple[str, str]], *, bare: bool = False
+) -> Course[dict[str, str]]:
+    """Which job stands for which. If the store refuses one, the others are put one by one, and one that has ended comes
+    without its relations to others."""
     try:
-        puts: list[Put] = yield store.put([_new_job(job) for job in jobs])
+        puts: list[Put] = yield store.put([_new_job(job, bare=bare) for job in jobs])
         return {job.id: put.id for job, put in zip(jobs, puts, strict=True)}
     except ConfigurationError as error:
         if len(jobs) == 1:
-            refused.append((f"job {jobs[0].id}", str(error)))
-            return {}
+            again = jobs[0].state.final and not bare
+            refused.append((f"{'relations of ' if again else ''}job {jobs[0].id}", str(error)))
+            return (yield from _put(store, jobs, refused, bare=True)) if again else {}
     found: dict[str, str] = {}
     for job in jobs:
         found |= yield from _put(store, [job], refused)
     return found
 
 
-def _new_job(job: Snapshot) -> NewJob:
-    """As it is put: with a key, an expiry and a schedule only if it has not ended."""
+def _new_job(job: Snapshot, *, bare: bool = False) -> NewJob:
+    """As it is put. One that has ended comes with what it needs when it is revived, unless it is to be `bare`."""
     values: dict[str, Any] = {**spec_of(job), "id": job.id, "run_at": PARKED, "data": job.data}
-    if job.state.final:
-        values["expires"] = values["lane"] = None
-    else:
-        values |= {"unique_key": job.unique_key, "after": job.after, "if_failed": job.if_failed}
+    if not job.state.final:
         values |= {"schedule": job.schedule, "tick": job.tick}
+    else:
+        values |= {"expires": None, "lane": None if bare else job.lane}
+    if not bare and job.state is not State.DONE:
+        values["unique_key"] = job.unique_key
+    if not job.state.final or (job.group == DEPENDENCY and not bare):
+        values |= {"after": job.after, "if_failed": job.if_failed}
     return NewJob(**values)
 
 
