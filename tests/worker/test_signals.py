@@ -80,6 +80,9 @@ def test_what_does_not_finish_is_given_back(
     assert time.monotonic() - asked < 3
     assert all(map(untouched, running))
     assert not any(map(alive, others))
+    for job in running:
+        told = [line.what for line in job.history if line.what != "log"]
+        assert told == ["created", "started", "released"], "that a run had begun can be seen, whatever its kind"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

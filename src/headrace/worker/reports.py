@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from headrace import crashpoints
 from headrace.records import Lease, Report
-from headrace.store.contract import Reported
+from headrace.store.contract import Operation, Reported
 from headrace.store.history import encode_account
 from headrace.values.merging import merged
 from headrace.worker.outcomes import give_account
@@ -135,20 +135,20 @@ class Reports:
         """Until when no other worker can have a run's job, on the steady clock."""
         return run.sure_until or self._session.sure_until
 
-    def send(self) -> None:
-        """Send what runs said: the latest of each."""
+    def send(self, *, once: bool = False) -> None:
+        """Send what runs said: the latest of each. `once`: raise what goes wrong, instead of trying again."""
         self.due_at = time.monotonic() + REPORT_SECONDS
         runs = [self.waiting.popleft() for _ in range(len(self.waiting))]
         while runs:
-            runs = self._send(runs)
+            runs = self._send(runs, self._session.store.run if once else self._session.insist)
 
-    def _send(self, runs: Sequence[Run]) -> list[Run]:
+    def _send(self, runs: Sequence[Run], ask: Callable[[Operation[Any]], Any]) -> list[Run]:
         """Returns those that have to report again: others have changed the data of their jobs."""
         crashpoints.passing("report.before")
         session = self._session
         reports = [run.speaking.take(run.lease) for run in runs]
         request = session.store.report(session.id, session.next_number(), reports, steady=self.steady())
-        answers, outdated = session.insist(request), []
+        answers, outdated = ask(request), []
         for run, report, answer in zip(runs, reports, answers, strict=True):
             if answer is Reported.CHANGED:
                 outdated.append(run)
@@ -156,7 +156,7 @@ class Reports:
                 run.speaking.recorded(report)
         crashpoints.passing("report.after")
         if outdated:
-            found = session.insist(session.store.get([run.id for run in outdated]))
+            found = ask(session.store.get([run.id for run in outdated]))
             for run, job in zip(outdated, found, strict=True):
                 run.speaking.hear(None if job is None else job.data)
                 if run.outcome is not None:

@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Callable
 
-from headrace.errors import SessionGone, StaleRequest
+from headrace.errors import HeadraceError, SessionGone, StaleRequest
 from headrace.store.contract import Waiter
 from headrace.worker.leases import Leases
 from headrace.worker.outcomes import LOST, STOPPING
@@ -17,6 +17,7 @@ from headrace.worker.session import CutOff, Session
 
 log = logging.getLogger("headrace.worker")
 
+STOPPED_MEANWHILE = "the worker stopped while this ran"
 UNTIL_ALL_HAVE_ENDED = 3600.0
 """Seconds that runs have to end in a process that makes way for a fresh one."""
 
@@ -75,6 +76,7 @@ class Stopping:
             leases.stop_all(STOPPING)
             if not self._wait_for_stopped():
                 # Threads that don't stop keep their leases until their process is gone.
+                self._leave_word()
                 self._settle_rest()
                 return False
         return bool(leases.running or leases.outcomes)
@@ -90,6 +92,15 @@ class Stopping:
             self._waiter.wait(0.05)
         leases.asleep = False
         return not leases.running
+
+    def _leave_word(self) -> None:
+        """Have histories tell of runs that nobody will report the end of. Nobody waits for a store that is away."""
+        for run in tuple(self._leases.running):
+            run.say(lines=[STOPPED_MEANWHILE])
+        try:
+            self._reports.send(once=True)
+        except HeadraceError as error:
+            log.warning("%s", error)
 
     def _settle_rest(self) -> None:
         if self._reports.waiting:
