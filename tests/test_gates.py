@@ -27,7 +27,7 @@ METHODS = 25
 FACADE_METHOD_LINES = 5
 """A class may have more than `METHODS` if it only passes calls on: if at least half of its methods are this short."""
 
-SOURCE_LINES = {".py": 55_800, ".lua": 13_930}
+SOURCE_LINES = {".py": 55_300, ".lua": 13_930}
 """Lines of src/headrace outside store/postgres. A commit that adds more than 1 % says why, and changes this."""
 
 OFFENDERS: dict[str, list[str]] = {
