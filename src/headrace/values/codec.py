@@ -237,6 +237,11 @@ class Arguments:
                     break
             else:
                 return values, {}
+            given = values
+            while given and given[-1] is UNSET:
+                given = given[:-1]
+            if not [value for value in given if value is UNSET]:  # what was left out comes last, as mostly
+                return given, {}
         return self._spread(values)
 
     def _spread(self, values: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
