@@ -87,18 +87,22 @@ class Fleet:
 
         return eventually(look, f"{count} times {what}", 30)
 
-    def check(self) -> None:
-        """No run begins before the one before it has ended, or its process died."""
+    def check(self, recurring: str = "") -> None:
+        """No run begins before the one before it has ended, or its process died.
+
+        A published listener puts a recurring job back before it runs it: on a busy machine others may begin meanwhile.
+        """
         busy: dict[str, Line] = {}
         for line in sorted(self.lines, key=lambda line: line.at):
             before = busy.get(line.job)
             if line.what == "begin":
-                if before is not None:
+                unguarded = before is not None and before.job == recurring and before.process.startswith("published")
+                if before is not None and not unguarded:
                     assert self.deaths.get(before.process, float("inf")) <= line.at, f"{line} during {before}"
                 busy[line.job] = line
             elif line.what == "end":
-                assert before is not None
-                if before.process == line.process:
+                assert before is not None or (line.job == recurring and line.process.startswith("published"))
+                if before is not None and before.process == line.process:
                     del busy[line.job]
 
 
@@ -164,7 +168,7 @@ def test_a_mixed_fleet_under_kills_loses_nothing_and_runs_nothing_twice_at_once(
         victims.append(fleet.ours())
     eventually(lambda: set(scene.jobs) == {recurring}, "the end of all jobs", 40)
     assert {line.job for line in fleet.lines if line.what == "end"} == expected
-    fleet.check()
+    fleet.check(recurring)
     assert scene.keys <= {scene.jobs_key, scene.next_key}  # a peer may have the last entry out for an instant
 
 
