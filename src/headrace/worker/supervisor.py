@@ -340,6 +340,7 @@ class Supervisor:
         for session, crashed in tuple(self._unclosed.items()):  # an idle one would count as alive for a day
             if self._close_session(session, crashed) is None:
                 waits.append(RENEW_AGAIN)
+                break  # the others would wait for the same store, and signals for all of them
         self._renew_at = now + min(waits, default=MARGIN) / 1000
 
     def _renew_one(self, child: Child) -> int:
