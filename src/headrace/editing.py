@@ -77,7 +77,7 @@ def depend_course(
 
 
 def unrelated(job: Snapshot, remove: Sequence[str], add: Sequence[str] = ()) -> str:
-    """Why a job that waits can't be told to wait no longer for others. Empty: it can, or does not wait itself."""
+    """Why these can't be removed from what a waiting job comes after; empty if they can, or if it does not wait."""
     strangers = {*remove}.difference(job.after, add) if job.state in WAITING else ()
     named = " or ".join(map(repr, sorted(strangers)))
     return f"Job {job.id} does not come after {named}. Nothing was changed." if named else ""

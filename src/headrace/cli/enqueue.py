@@ -95,7 +95,7 @@ def find_task(app: Headrace, name: str) -> Task[Any, Any]:
 
 
 def full_name(tasks: Iterable[str], name: str) -> str | None:
-    """The one of these names that is this one, or the only one that ends with it; None: there is none."""
+    """The name among `tasks` that is `name`, or the only one that ends with it; None if no name does."""
     fitting = [full for full in sorted(tasks) if re.search(rf"(^|[:.]){re.escape(name)}$", full)]
     if len(fitting) > 1 and name not in fitting:
         raise click.UsageError(f"{name!r} could be any of {', '.join(fitting)}: write more of it.")

@@ -101,7 +101,7 @@ def _edits(app: Headrace, ids: Sequence[str], wanted: JobEdit) -> Course[dict[st
 
 
 def _refusals(store: Store, ids: Sequence[str], wanted: JobEdit) -> Course[dict[str, str]]:
-    """What becomes of the jobs that do not come after what they are to wait for no longer: nothing is done to them."""
+    """By id, why a job is left alone: it does not come after a job that it is to wait for no longer."""
     remove = ids_of("remove_after", wanted.remove_after)
     found: list[Snapshot | None] = (yield store.get(ids)) if remove else []
     return {job.id: f"refused: {why}" for job in filter(None, found) if (why := unrelated(job, remove))}

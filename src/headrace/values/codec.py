@@ -42,7 +42,7 @@ _TIME = re.compile(r"Invalid RFC3339 encoded (\w+)( - at `\$\.(\w+)`)?")
 
 
 def _misfit(error: msgspec.ValidationError, whole: Any) -> str:
-    """Why a value does not fit. A datetime for a date is none of bad RFC 3339: the one was given for the other."""
+    """Why a value does not fit. Of a datetime that is given for a date msgspec says only that it is bad RFC 3339."""
     found = _TIME.fullmatch(str(error))
     given = getattr(whole, found[3], None) if found and found[3] else whole
     if found is None or not isinstance(given, date | time):

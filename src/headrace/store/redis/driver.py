@@ -325,7 +325,7 @@ class Driver:
             self.opener.finder.owner = None
 
     def _remedy(self, trouble: DamagedJob | UnknownList, met: set[bytes | str]) -> Script[None]:
-        """What to do before a request is made again. What it has `met` before that did not help against."""
+        """What to do before a request is made again. A trouble that it has `met` before is raised: nothing helped."""
         what = trouble.id if isinstance(trouble, DamagedJob) else trouble.token
         if what in met:
             raise trouble
