@@ -19,12 +19,17 @@ print-time = ; code=$$?; echo "make $@ took $$(($$(date +%s) - $(BEGAN))) s"; ex
 help:  ## Show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
-$(VENV)/.ready: pyproject.toml
+# headrace alone, which is all that the demo needs; then what the tests need: libraries, linters and servers.
+$(VENV)/.headrace: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+$(VENV)/.ready: $(VENV)/.headrace
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[redis,postgres,dev]'
 	@touch $@
 
-demo: $(VENV)/.ready  ## A tour of headrace on an embedded SQLite file, with real worker processes
+demo: $(VENV)/.headrace  ## A tour of headrace on an embedded SQLite file, with real worker processes
 	@$(BIN)/headrace demo
 
 test: check  ## Everything CI runs: linters, types, tests
@@ -38,6 +43,7 @@ check: $(VENV)/.ready  ## Linters, types and layers
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	@$(BIN)/python tests/sizes.py
 
 matrix: $(VENV)/.ready  ## The tests of PostgreSQL on each version that is installed, and a table
 	@PYTHONPATH=tests $(BIN)/python -m store.postgres.matrix -n $(JOBS) $(print-time)

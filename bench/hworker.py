@@ -19,6 +19,7 @@ from pathlib import Path
 import redis
 
 from bench.tools import Report, in_turn, rate
+from store.redis import servers
 
 APP = """
 import itertools, os, time
@@ -53,7 +54,7 @@ class Bench:
         self.folder = folder
         self.jobs = jobs
         self.socket = str(folder / "s")
-        program = os.environ.get("HEADRACE_TEST_REDIS_SERVER") or shutil.which("redis-server") or "redis-server"
+        program = servers.programs()[servers.preferred()]
         options = ["--port", "0", "--unixsocket", self.socket, "--save", "", "--dir", str(folder)]
         self.server = subprocess.Popen([program, *options, "--loglevel", "warning"], stdout=subprocess.DEVNULL)
         self.client = redis.Redis(unix_socket_path=self.socket)

@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from skips import pytest_terminal_summary
 from store.postgres import servers as postgres_servers
 from store.redis import servers
 
 if TYPE_CHECKING:
     from app.callers import OnPostgres
+
+__all__ = ["pytest_terminal_summary"]
 
 MARKED_BY = {
     "server": {"servers", "Server", "RedisStore", "PostgresStore", "OnPostgres"},

@@ -37,7 +37,9 @@ class Redis:
     def __init__(self) -> None:
         self._server = Server("--databases", str(self.DATABASES), tcp=True)
         self._numbers = itertools.cycle(range(self.DATABASES))
-        self.version = "Redis " + self.info("server")["redis_version"] + ", no persistence"
+        about = self.info("server")
+        name = f"Valkey {about['valkey_version']}" if "valkey_version" in about else f"Redis {about['redis_version']}"
+        self.version = f"{name}, no persistence"
 
     def new_place(self) -> str:
         return f"redis://127.0.0.1:{self._server.port}/{next(self._numbers)}"

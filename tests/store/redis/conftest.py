@@ -11,19 +11,12 @@ from headrace.values.clock import Clock, ManualClock
 
 from . import servers
 from .servers import Server
-from .tls import Files, make_certificate
 
 
 @pytest.fixture(params=servers.programs(), scope="session")
 def program(request: pytest.FixtureRequest) -> str:
     """Every redis-server there is here: a script that one accepts another may refuse."""
     return str(request.param)
-
-
-@pytest.fixture(scope="session")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Files:
-    """A certificate that vouches for itself, and its key."""
-    return make_certificate(tmp_path_factory.mktemp("tls"))
 
 
 @pytest.fixture

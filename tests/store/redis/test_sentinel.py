@@ -17,7 +17,7 @@ from headrace.store.redis.store import RedisStore
 from headrace.values.clock import SystemClock
 
 from .servers import Server, free_port
-from .tls import Files, as_arguments, program_with_tls, tls_options
+from .tls import CERTIFICATE, as_arguments, need_program_with_tls, tls_options
 
 
 def sentinel(private: Callable[..., Server], primary: Server, configuration: Path, more: str = "") -> Server:
@@ -35,18 +35,19 @@ def monitoring(port: int) -> str:
 
 def test_a_failover_is_survived_by_stores_workers_and_ears(private: Callable[..., Server], tmp_path: Path) -> None:
     primary = private(tcp=True)
-    replica = private("--replicaof", f"127.0.0.1 {primary.port}", tcp=True)
+    replica = private(tcp=True)
+    replica.command("REPLICAOF", "127.0.0.1", primary.port)
     sentinels = [sentinel(private, primary, tmp_path / f"sentinel-{i}.conf") for i in range(3)]
     survive_failover(primary, replica, sentinels, [each.port for each in sentinels])
 
 
-def test_a_failover_where_all_speak_tls(private: Callable[..., Server], tmp_path: Path, certificate: Files) -> None:
+def test_a_failover_where_all_speak_tls(private: Callable[..., Server], tmp_path: Path) -> None:
     """Servers and Sentinels have no other ports."""
-    program = program_with_tls(certificate)
+    program = need_program_with_tls()
     first, second, *ports = (free_port() for _ in range(5))
 
     def options(port: int) -> dict[str, str]:
-        return {**tls_options(certificate, port), "tls-replication": "yes"}
+        return {**tls_options(CERTIFICATE, port), "tls-replication": "yes"}
 
     def keeper(port: int) -> Server:
         configuration = tmp_path / f"sentinel-{port}.conf"
@@ -55,9 +56,10 @@ def test_a_failover_where_all_speak_tls(private: Callable[..., Server], tmp_path
         return private(program=program, configuration=configuration)
 
     primary = private(*as_arguments(options(first)), program=program)
-    replica = private(*as_arguments({**options(second), "replicaof": f"127.0.0.1 {first}"}), program=program)
+    replica = private(*as_arguments(options(second)), program=program)
+    replica.command("REPLICAOF", "127.0.0.1", first)
     sentinels = [keeper(port) for port in ports]
-    survive_failover(primary, replica, sentinels, ports, f"&tls=yes&ssl_ca_certs={certificate[0]}")
+    survive_failover(primary, replica, sentinels, ports, f"&tls=yes&ssl_ca_certs={CERTIFICATE[0]}")
 
 
 def survive_failover(
@@ -75,7 +77,8 @@ def survive_failover(
         primary.command("WAIT", 1, 2000)
         primary.kill()
         assert ear.wait(5)
-        eventually(lambda: _try(lambda: put(store, "after")), 20)
+        # Sentinels that vote for each other at once try again after twice their time-out, as often as it takes.
+        eventually(lambda: _try(lambda: put(store, "after")), 60)
         assert exists(store, "before")
         assert worker.settle(lease) is Verdict.OK
         assert [each.id for each in worker.take(5)] == ["and another", "after"]

@@ -1,9 +1,10 @@
-"""TLS, where the server can do it: the same store at one server, or at a cluster. (Sentinels: test_sentinel.py.)"""
+"""TLS: the same store at one server, or at a cluster. (Sentinels: test_sentinel.py.)"""
 
 from __future__ import annotations
 
 import asyncio
 import signal
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -16,26 +17,27 @@ from leftovers import at_every_step, nothing_unclosed
 from processes import eventually
 
 from .servers import Server, free_port
-from .tls import Files, as_arguments, program_with_tls, tls_options
+from .tls import CERTIFICATE, as_arguments, need_program_with_tls, speaking_tls, tls_options
+
+Listening = tuple[subprocess.Popen[bytes], int]
+"""A process that speaks TLS, and where."""
 
 
 @pytest.fixture(scope="module")
-def listening(certificate: Files) -> Iterator[tuple[Server, int]]:
-    """A server that was built with TLS, and where it listens."""
-    number = free_port()
-    server = Server(*as_arguments(tls_options(certificate, number)), program=program_with_tls(certificate))
-    yield server, number
-    server.close()
+def listening() -> Iterator[Listening]:
+    port = free_port()
+    with speaking_tls(port) as process:
+        yield process, port
 
 
 @pytest.fixture
-def port(listening: tuple[Server, int]) -> int:
+def port(listening: Listening) -> int:
     return listening[1]
 
 
 @pytest.fixture
-def app(port: int, certificate: Files, request: pytest.FixtureRequest) -> Iterator[Headrace]:
-    app = Headrace(f"rediss://localhost:{port}/0?ns={request.node.name}&ssl_ca_certs={certificate[0]}")
+def app(port: int, request: pytest.FixtureRequest) -> Iterator[Headrace]:
+    app = Headrace(f"rediss://localhost:{port}/0?ns={request.node.name}&ssl_ca_certs={CERTIFICATE[0]}")
     yield app
     app.close()
 
@@ -71,11 +73,8 @@ def test_from_async_code(app: Headrace) -> None:
         assert asyncio.run(ask()) == 5
 
 
-def test_a_loop_that_ends_waits_for_no_farewell_and_leaves_nothing_open(
-    app: Headrace, listening: tuple[Server, int]
-) -> None:
-    process = listening[0].process
-    assert process is not None
+def test_a_loop_that_ends_waits_for_no_farewell_and_leaves_nothing_open(app: Headrace, listening: Listening) -> None:
+    process = listening[0]
 
     async def ask() -> None:
         await app.store.arun(app.store.counts())
@@ -118,19 +117,19 @@ def test_events_through_tls(app: Headrace) -> None:
 
 
 @pytest.mark.parametrize("namespace", ["shop", "garden"])  # on one node, on the other
-def test_a_cluster(private: Callable[..., Server], certificate: Files, namespace: str) -> None:
+def test_a_cluster(private: Callable[..., Server], namespace: str) -> None:
     """Whichever node is asked first: it sends us on to a port with TLS."""
     ports = [free_port() for _ in range(2)]
     nodes = []
     for port in ports:
-        options = {"cluster-enabled": "yes", "tls-cluster": "yes", **tls_options(certificate, port)}
-        nodes.append(private(*as_arguments(options), program=program_with_tls(certificate)))
+        options = {"cluster-enabled": "yes", "tls-cluster": "yes", **tls_options(CERTIFICATE, port)}
+        nodes.append(private(*as_arguments(options), program=need_program_with_tls()))
     nodes[0].command("CLUSTER", "ADDSLOTS", *range(8_000))
     nodes[1].command("CLUSTER", "ADDSLOTS", *range(8_000, 16_384))
     nodes[0].command("CLUSTER", "MEET", "127.0.0.1", ports[1])
     eventually(lambda: all(node.client().cluster("info")["cluster_state"] == "ok" for node in nodes), "the cluster")
     for port in ports:
-        url = f"redis+cluster://127.0.0.1:{port}?ns={namespace}&tls=yes&ssl_ca_certs={certificate[0]}"
+        url = f"redis+cluster://127.0.0.1:{port}?ns={namespace}&tls=yes&ssl_ca_certs={CERTIFICATE[0]}"
         with closing(Headrace(url)) as app:
 
             @app.task(name="double")
@@ -148,8 +147,8 @@ def test_a_certificate_that_nobody_vouches_for_is_refused(port: int) -> None:
     app.close()
 
 
-def test_a_certificate_for_another_name_is_refused(port: int, certificate: Files) -> None:
-    url = f"rediss://127.0.0.2:{port}/0?ns=x&ssl_ca_certs={certificate[0]}"
+def test_a_certificate_for_another_name_is_refused(port: int) -> None:
+    url = f"rediss://127.0.0.2:{port}/0?ns=x&ssl_ca_certs={CERTIFICATE[0]}"
     with closing(Headrace(url)) as app, pytest.raises(StoreUnavailable, match=r"(?i)certificate.*127\.0\.0\.2"):
         app.store.run(app.store.counts())
     for unless in ("ssl_check_hostname=no", "ssl_cert_reqs=none"):
