@@ -150,7 +150,8 @@ class InProcess:
     def stop_gently(self) -> None:
         """Stop with clients connected."""
         if self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self.begin_to_stop)
+            with suppress(RuntimeError):  # it has stopped meanwhile, and closed its loop
+                self._loop.call_soon_threadsafe(self.begin_to_stop)
             self._thread.join(PATIENCE)
             assert not self._thread.is_alive()
 
@@ -191,7 +192,9 @@ class Process:
     def start(self) -> Process:
         code = (
             "import sys\nfrom functools import partial\nfrom headrace.dialects.bedrock.server.process import serve\n"
-            "serve(*sys.argv[1:3], full_sync='--host' in sys.argv, announce=partial(print, flush=True))"
+            "from headrace.dialects.bedrock.server.server import Options\n"
+            "options = Options(allow_write_query='--allow-write-query' in sys.argv)\n"
+            "serve(*sys.argv[1:3], options, full_sync='--host' in sys.argv, announce=partial(print, flush=True))"
         )
         self._process = subprocess.Popen(
             [sys.executable, "-c", code, f"127.0.0.1:{self.port}", str(self.path), *self._options],

@@ -66,7 +66,7 @@ def test_put(store: BedrockStore, server: InProcess, clock: ManualClock) -> None
 
 def test_a_sequence_runs_one_job_at_a_time_in_order(store: BedrockStore, server: InProcess) -> None:
     store.run(store.open(SessionInfo(id="s", name="s", tasks=("t", "u"))))
-    in_sequence = Lane("acct-7", limit=1, sequence=True)
+    in_sequence = Lane("acct-7", sequence=True)
     store.run(store.put([new(lane=in_sequence), new(task="u", lane=in_sequence), new()]))
     store.run(store.put([new(lane=in_sequence)]))
     keys = server.ask("Query", query="SELECT sequentialKey FROM jobs;").json

@@ -18,7 +18,7 @@ from headrace.dialects.bedrock.server.server import Options
 from headrace.errors import ConfigurationError, MaybeApplied, StoreUnavailable
 from headrace.values.clock import SystemClock
 from processes import eventually
-from store.redis.tls import Files, make_certificate
+from store.redis.tls import CERTIFICATE, Files
 
 from .harness import InProcess
 
@@ -26,8 +26,8 @@ SECRET = "correct-horse-battery-staple"
 
 
 @pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Files:
-    return make_certificate(tmp_path_factory.mktemp("tls"))
+def certificate() -> Files:
+    return CERTIFICATE
 
 
 @pytest.fixture

@@ -320,6 +320,28 @@ def test_update_is_seen_by_others_and_by_the_next_run(app: Headrace, wire: Wire)
     assert seen[:2] == [(1, None), (2, {"page": 9})]
 
 
+def test_what_a_run_replaces_its_data_with_leaves_the_arguments_alone(app: Headrace, wire: Wire) -> None:
+    seen: list[Any] = []
+
+    @app.task(name="feed")
+    def feed(value: int) -> None:
+        run = current()
+        seen.append((value, run.data))
+        if len(seen) == 1:
+            run.update(page=9)
+            raise Retry(delay=0)
+        if len(seen) == 2:
+            run.replace({"line": 1})
+            raise Retry(delay=0)
+        if len(seen) == 3:
+            raise Retry(delay=0, data={})
+
+    create(wire, "feed", data={"value": 1, "old": True}, retryAfter="+1 HOUR")
+    with app.worker(slots=1):
+        eventually(lambda: len(seen) > 3)
+    assert seen == [(1, {"old": True}), (1, {"old": True, "page": 9}), (1, {"line": 1}), (1, None)]
+
+
 def test_time_outs_are_enforced_before_others_get_the_job(app: Headrace, wire: Wire) -> None:
     stopped = threading.Event()
 

@@ -155,6 +155,7 @@ class Exchanges:
             return [commands.fail_job(job_id)]
         if outcome.kind is Kind.WAITING:
             return [self._wait(hold, outcome)]
+        said = hold.said if outcome.data is None else outcome.data
         now = self._clock.now()
         at = now + outcome.delay if outcome.at is None else outcome.at
         # A moment on our clock, as RetryJob's own delay counts in whole seconds. No delay needs no clock.
@@ -164,11 +165,11 @@ class Exchanges:
             queue, task = mapping.read_name(str(hold.found.name), self._tasks())
             name = mapping.wire_name(outcome.queue or queue, outcome.task or task)
             mocked = mapping.MOCKED if is_test(queue) else None
-            data = mapping.merge_data(outcome.body or hold.data, outcome.data, mocked)
+            data = mapping.merge_data(outcome.body or self._kept(hold, said), said, mocked)
             return [commands.retry_job(job_id, delay=delay, next_run=moment, name=name, data=data, ignore_repeat=True)]
         counts = outcome.charge is Charge.ATTEMPT or outcome.kind is Kind.CRASHED
         tries = hold.tries + 1 if counts else hold.tries
-        data = mapping.merge_data(hold.data, hold.said, outcome.data, tries=tries)
+        data = mapping.merge_data(self._kept(hold, said), said, tries=tries)
         if not tries or data is None:
             return [commands.retry_job(job_id, delay=delay, next_run=moment, data=data, ignore_repeat=True)]
         # RetryJob forgets the tries: they are put back, or a task's retries would never come to an end. Until then the
@@ -184,7 +185,15 @@ class Exchanges:
         if not find.children(self._client, job_id) >= set(outcome.after):
             log.error("job %s failed: %s", job_id, ONLY_CHILDREN)
             return commands.fail_job(job_id)
-        return commands.finish_job(job_id, mapping.merge_data(hold.data, hold.said, outcome.data))
+        said = hold.said if outcome.data is None else outcome.data
+        return commands.finish_job(job_id, mapping.merge_data(self._kept(hold, said), said))
+
+    def _kept(self, hold: Hold, said: bytes | None) -> bytes:
+        """The part of a job's data that stays when its run has said what the rest is."""
+        if said is None:
+            return hold.data
+        tasks = self._tasks()
+        return mapping.arguments_only(hold.data, tasks.get(mapping.read_name(str(hold.found.name), tasks)[1]))
 
     def _give_back(self, ids: Sequence[int]) -> None:
         if ids:
@@ -266,14 +275,14 @@ class Exchanges:
             return hold is not None
         # The hand-out itself has counted a try: it stays counted, should this process die.
         tries = hold.tries + 1 if hold.found.retry_after else hold.tries
-        data = mapping.merge_data(hold.data, hold.said, report.data, tries=tries)
+        data = mapping.merge_data(self._kept(hold, report.data), report.data, tries=tries)
         if data is None:
             return False
         try:
             self._client.update_job(hold.found.job_id, data)
         except BedrockError:
             return False
-        hold.said = mapping.merge_data(hold.said or b"{}", report.data)
+        hold.said = report.data
         return True
 
     def renew(self, session: Session, held: Sequence[tuple[Ref, Token, str]]) -> Renewal:

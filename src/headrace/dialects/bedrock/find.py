@@ -22,7 +22,10 @@ from headrace.dialects.bedrock.mapping import (
 from headrace.dialects.bedrock.schedules import kept_in
 from headrace.dialects.bedrock.times import write_moment
 from headrace.dialects.bedrock.wire import DEFAULT_PRIORITY
-from headrace.records import Counts, Filter, HistoryRecord, Page, Snapshot, State
+from headrace.records import Counts, Filter, HistoryRecord, Lane, Page, Snapshot, State
+from headrace.store.contract import Bonds
+from headrace.traffic import is_test
+from headrace.values.names import TEST_MARK
 
 COLUMNS = "jobID, CAST(name AS BLOB), state, priority, created, nextRun, lastRun, CAST(data AS BLOB), repeat"
 """As bytes: one value that is not UTF-8 must not keep all others from being seen."""
@@ -120,6 +123,36 @@ def stranded(client: Client, ids: Sequence[str]) -> list[bool]:
     named = ", ".join(job_id for job_id in ids if job_id.isdecimal())
     found = set(map(str, _ids(client, f"jobID IN ({named}) AND retryAfter = '' AND parentJobID = 0")))
     return [job_id in found for job_id in ids]
+
+
+PARENT = "It waits there for its children, or goes on with what they have done."
+CHILD = "Another job there waits for it."
+BEHIND = "It comes after a job of its sequence that stays there."
+_ACTIVE = "state IN ('QUEUED', 'RUNQUEUED', 'RUNNING', 'PAUSED')"
+_STAYS = (
+    "state IN ('RUNNING', 'PAUSED') OR (state = 'RUNQUEUED' AND nextRun > {now}) OR repeat != '' OR parentJobID != 0 "
+    "OR EXISTS (SELECT 1 FROM jobs child WHERE child.parentJobID = holder.jobID AND child.parentJobID != 0)"
+)
+
+
+def bonds(client: Client, ids: Sequence[str], tasks: Tasks, now: int) -> list[Bonds]:
+    """The sequences of jobs, which neither QueryJob nor GetJobs shows, and what ties them to others."""
+    stays = _STAYS.format(now=_quote(write_moment(now)))
+    holders = f"SELECT 1 FROM jobs holder WHERE sequentialKey = job.sequentialKey AND {_ACTIVE} AND ({stays})"  # noqa: S608  (quoted)
+    children = "SELECT 1 FROM jobs child WHERE child.parentJobID = job.jobID AND child.parentJobID != 0"
+    named = ", ".join(job_id for job_id in ids if job_id.isdecimal())
+    sql = (
+        "SELECT jobID, CAST(name AS BLOB), CAST(sequentialKey AS BLOB), parentJobID != 0, "  # noqa: S608  (quoted)
+        f"EXISTS ({children}), state = 'WAITING' AND sequentialKey != '' AND EXISTS ({holders}) "
+        f"FROM jobs job WHERE jobID IN ({named})"
+    )
+    found: dict[str, Bonds] = {}
+    for job_id, name, written, is_child, has_children, is_behind in client.query(sql).rows:
+        queue, _ = read_name(str(name), tasks)
+        key = str(written).removeprefix(TEST_MARK) if is_test(queue) else str(written)
+        tied = CHILD if is_child else PARENT if has_children else BEHIND if is_behind else ""
+        found[str(job_id)] = Bonds(Lane(key, sequence=True) if key else None, tied)
+    return [found.get(job_id, Bonds()) for job_id in ids]
 
 
 def _ids(client: Client, where: str) -> set[int]:

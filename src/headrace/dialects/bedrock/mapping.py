@@ -189,6 +189,16 @@ def split_data(data: bytes, task: Task[Any, Any] | None) -> tuple[bytes, bytes |
     return _encode(arguments), _encode(rest) if rest else None, tries
 
 
+def arguments_only(data: bytes, task: Task[Any, Any] | None) -> bytes:
+    """A job's data without what its runs have left in it."""
+    try:
+        parts = _objects.decode(data)
+    except msgspec.DecodeError:
+        return data
+    kept = {*parts} if task is None else {*parameters_of(task), *RESERVED}
+    return _encode({name: value for name, value in parts.items() if name in kept})
+
+
 def merge_data(data: bytes, *updates: bytes | None, tries: int = 0) -> bytes | None:
     """A job's data with what its run has left in it; None when that is no object. Tries are Bedrock's to count."""
     try:

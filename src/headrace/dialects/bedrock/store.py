@@ -35,7 +35,7 @@ from headrace.records import (
     SessionInfo,
     Snapshot,
 )
-from headrace.store.contract import Facet, Operation, Waiter
+from headrace.store.contract import Bonds, Facet, Operation, Waiter
 from headrace.store.facets import ScheduleLook
 from headrace.store.urls import shown_url
 from headrace.values.clock import Clock, SystemClock
@@ -165,6 +165,9 @@ class BedrockStore(OwnerlessStore[Session]):
 
     def stranded(self, ids: Sequence[str]) -> Operation[list[bool]]:
         return Requests(lambda: find.stranded(self.client, ids))
+
+    def bonds(self, ids: Sequence[str]) -> Operation[list[Bonds]]:
+        return Requests(lambda: find.bonds(self.client, ids, self.tasks, self._clock.now()))
 
     def counts(self) -> Operation[list[Counts]]:
         return Requests(lambda: find.counts(self.client, self.tasks, self._clock.now()))

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import resource
+import signal
 import socket
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from pathlib import Path
 
+import apsw
 import pytest
 
-from dialects.bedrock.harness import InProcess, Wire, request
+from dialects.bedrock.harness import PATIENCE, SOURCE, InProcess, Wire, request
 from dialects.bedrock.states import create
 from headrace.dialects.bedrock.server import server as bedrock_server
 from headrace.dialects.bedrock.server.batch import Batch
@@ -164,6 +171,106 @@ def test_the_largest_incomplete_request_makes_room(make_server: Callable[..., In
     assert server.server.held == 550_000
 
 
+def test_a_head_whose_body_is_missing_counts_as_held(make_server: Callable[..., InProcess]) -> None:
+    server = make_server(most_held=1_000_000)
+    wire = server.connect()
+    for _ in range(3):
+        wire.send(b"X\na: ".ljust(400_000, b"y") + b"\nContent-Length: 5\n\nabc")
+        eventually(lambda: server.server.held > 400_000, "the head")
+        wire.send(b"de")
+        assert wire.read().code == 430
+    eventually(lambda: server.server.held == 0, "an end of it")
+    wires = hoard(server, 300_000)
+    for _ in range(2):
+        wires.append(server.connect())
+        wires[-1].send(b"X\na: ".ljust(400_000, b"y") + b"\nContent-Length: 5\n\n")
+    replies = [wire for wire in wires if not wire.silent(1.0)]
+    assert [wire.read().status for wire in replies] == ["413 Request too large"]
+    assert server.server.held < 1_000_000
+
+
+def test_requests_behind_one_that_waits_are_bounded(make_server: Callable[..., InProcess]) -> None:
+    server = make_server(most_held=500_000)
+    job = request("CreateJob", name="x", data={"a": "b" * 90_000})
+    wires = []
+    for _ in range(10):
+        wires.append(server.connect())
+        wires[-1].send(request("GetJob", name="none", Connection="wait", timeout=20_000) + job)
+    eventually(lambda: server.waiting() == 5, "an end of those for whom there is no room")
+    assert server.server.held <= 500_000
+    assert server.ask("Ping").status == "200 OK"
+
+
+def test_what_was_executed_is_not_kept(server: InProcess, wire: Wire) -> None:
+    create(wire, "big", data={"x": "y" * 1_000_000})
+    (connection,) = server.server._connections
+    assert server.on_loop(lambda: len(connection._parser._buffer)) <= 65_536
+
+
+# -- commands that nobody listens to --
+
+
+def far(clock: ManualClock) -> int:
+    return clock.now() * 1000 + 10**12
+
+
+@pytest.mark.parametrize(
+    "line", ["Ping", "Status", "QueryJob", "Query: SELECT 1;", "Authenticate", "GET /status/isFollower", "Frobnicate"]
+)
+def test_a_command_that_changes_nothing_is_not_kept_for_later(
+    make_server: Callable[..., InProcess], clock: ManualClock, line: str
+) -> None:
+    server = make_server(most_postponed=0)
+    for headers in ({"commandExecuteTime": far(clock)}, {"Connection": "forget"}):
+        wire = server.connect()
+        reply = wire.ask(line, headers, padding="x" * 1_000_000)
+        assert (reply.status, reply.headers["Connection"]) == ("202 Successfully queued", "close")
+        assert wire.at_end()
+    assert server.on_loop(lambda: server.server._postponed_bytes) == 0
+
+
+def test_clients_without_the_secret_postpone_nothing(make_server: Callable[..., InProcess], clock: ManualClock) -> None:
+    server = make_server(secret="correct horse battery", most_postponed=0)
+    assert server.ask("CreateJob", name="x", commandExecuteTime=far(clock)).status == "401 Unauthorized"
+    assert server.ask("Ping", Connection="forget", commandExecuteTime=far(clock)).code == 202
+
+
+def test_what_is_postponed_is_bounded(make_server: Callable[..., InProcess], clock: ManualClock) -> None:
+    server = make_server(most_postponed_bytes=1_000_000)
+    data = {"a": "b" * 300_000}
+    codes = [server.ask("CreateJob", name="x", data=data, commandExecuteTime=far(clock)).code for _ in range(5)]
+    assert codes == [202, 202, 202, 503, 503]
+    assert server.ask("CreateJob", name="x", commandExecuteTime=far(clock)).code == 202
+    assert server.ask("CreateJob", name="x", data=data, Connection="forget").code == 503
+
+
+def test_what_has_been_executed_makes_room_for_other_postponed_commands(make_server: Callable[..., InProcess]) -> None:
+    server = make_server(most_postponed_bytes=1_000_000)
+    for number in range(5):
+        assert server.ask("CreateJob", name=f"x{number}", data={"a": "b" * 600_000}, Connection="forget").code == 202
+        assert server.ask("GetJob", name=f"x{number}", Connection="wait", timeout=5000).code == 200
+    assert server.on_loop(lambda: server.server._postponed_bytes) == 0
+
+
+def test_a_forgotten_command_that_was_answered_survives_a_stop(server: InProcess) -> None:
+    wire = server.connect()
+    server.on_loop(lambda: setattr(server.server, "_schedule_batch", lambda: None))  # hold everything
+    wire.send(request("CreateJob", name="x", Connection="forget"))
+    eventually(lambda: server.on_loop(lambda: len(server.server._active)) == 1, "its arrival")
+
+    def execute_and_stop() -> None:
+        del server.server._schedule_batch
+        server.server._run_batch()
+        server.begin_to_stop()
+
+    server.on_loop(execute_and_stop)
+    assert wire.read().code == 202
+    server.stop_gently()
+    connection = apsw.Connection(str(server.path), flags=apsw.SQLITE_OPEN_READONLY)
+    assert connection.execute("SELECT name FROM jobs").fetchall() == [("x",)]
+    connection.close()
+
+
 def test_connections_are_bounded(make_server: Callable[..., InProcess]) -> None:
     server = make_server(most_connections=2)
     first, second = server.connect(), server.connect()
@@ -248,6 +355,65 @@ def test_a_client_that_does_not_read_is_not_served_further(
     rude.close()
 
 
+def rude_client(server: InProcess) -> Wire:
+    """One whose machine has room for little, so that it must read."""
+    wire = server.connect()
+    wire.close()
+    wire.socket = socket.socket()
+    wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    wire.socket.connect(("127.0.0.1", server.port))
+    wire.socket.settimeout(PATIENCE)
+    return wire
+
+
+def test_answers_that_nobody_reads_are_bounded(make_server: Callable[..., InProcess]) -> None:
+    server = make_server(most_unread=60_000_000, query_seconds=60)
+    wire = server.connect()
+    for _ in range(30):
+        create(wire, "big", data={"x": "y" * 1_000_000})
+    rude = [rude_client(server) for _ in range(4)]
+    for client in rude:
+        client.send(request("Query", query="SELECT data FROM jobs;"))
+    running = server.server
+    eventually(
+        lambda: server.on_loop(lambda: running.unread and len(running._connections) <= 3), "an end of the largest"
+    )
+    assert 20_000_000 < server.on_loop(lambda: server.server.unread) <= 60_000_000
+    for client in rude:
+        client.close()
+    eventually(lambda: server.on_loop(lambda: server.server.unread) == 0, "the end of all")
+    assert len(wire.ask("Query", query="SELECT data FROM jobs;").json) == 30
+
+
+def test_jobs_of_a_client_that_is_closed_because_it_does_not_read_go_back(
+    make_server: Callable[..., InProcess], caplog: pytest.LogCaptureFixture
+) -> None:
+    server = make_server(most_unread=1)
+    wire = server.connect()
+    create(wire, "big", data={"x": "y" * 14_000_000})  # more than sockets hold
+    rude = rude_client(server)
+    rude.send(request("GetJob", name="big"))
+    eventually(lambda: "does not read its answers" in caplog.text, "an end of it")
+    eventually(lambda: wire.ask("Query", query="SELECT state FROM jobs;").json == [["QUEUED"]], "the job's return")
+
+
+def test_a_client_gets_no_more_answers_at_once_than_it_may_read(
+    server: InProcess, wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = create(wire, "big", data={"x": "y" * 600_000})
+    sizes: list[int] = []
+    finish = Batch.finish
+
+    def finished(batch: Batch) -> None:
+        sizes.append(batch.size)
+        finish(batch)
+
+    monkeypatch.setattr(Batch, "finish", finished)
+    wire.send(request("QueryJob", jobID=job) * QUOTA)
+    assert [wire.read().code for _ in range(QUOTA)] == [200] * QUOTA
+    assert max(sizes) < 2_000_000
+
+
 def test_clients_that_send_without_end_delay_nobody(
     server: InProcess, wire: Wire, delays: Callable[..., list[int]]
 ) -> None:
@@ -296,3 +462,72 @@ def test_late_commands_are_not_applied(make_server: Callable[..., InProcess], mo
     assert wire.ask("CreateJob", name="x", timeout=1000).status == "555 Timeout"
     assert wire.ask("CreateJob", name="x").status == "555 Timeout"
     assert wire.ask("CreateJob", name="x", timeout=300_000).status == "200 OK"
+
+
+# -- file descriptors --
+
+
+@pytest.fixture
+def few_files() -> Iterator[Callable[[int], None]]:
+    """Leaves room for so many more file descriptors in this process."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    def leave(room: int) -> None:
+        used = max(map(int, os.listdir("/proc/self/fd")))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (used + room, before[1]))
+
+    yield leave
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_a_server_without_file_descriptors_says_so_once(
+    server: InProcess, wire: Wire, few_files: Callable[[int], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    wire.ask("Ping")
+    clients = [socket.socket() for _ in range(40)]  # more than the server can accept
+    few_files(10)
+    for client in clients:
+        client.connect(("127.0.0.1", server.port))
+    tries = []
+    server.on_loop(lambda: setattr(server.server._listener, "_resume", with_note(server, tries)))
+    eventually(lambda: len(tries) >= 2, "other tries")
+    assert caplog.text.count("clients can't be accepted: Too many open files") == 1
+    assert len(caplog.records) == 1
+    assert wire.ask("Ping").status == "200 OK"
+    for client in clients:
+        client.close()
+    assert eventually(lambda: server.ask("Ping").status, "room for others") == "200 OK"
+
+
+def with_note(server: InProcess, tries: list[int]) -> Callable[[socket.socket], None]:
+    resume = server.server._listener._resume
+
+    def noted(listening: socket.socket) -> None:
+        tries.append(1)
+        resume(listening)
+
+    return noted
+
+
+def test_a_server_with_few_files_tells_clients_and_stops(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "headrace", "bedrock", "serve", "--listen", "127.0.0.1:0", "--db", "jobs.db"]
+    limited = ["bash", "-c", 'ulimit -n 128; exec "$@"', "-", *command]
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
+    serving = subprocess.Popen(
+        limited, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, process_group=0
+    )
+    assert serving.stdout is not None
+    port = int(serving.stdout.readline().rpartition(b":")[2])
+    wires = [Wire(port) for _ in range(200)]
+    served = [wire for wire in wires[:64] if wire.ask("Ping").code == 200]
+    assert len(served) == 64
+    for wire in wires[64:]:
+        assert wire.read().status == "503 Too many connections"
+    assert served[0].ask("Query", query="SELECT 1;").json == [[1]]
+    serving.send_signal(signal.SIGTERM)
+    _, errors = serving.communicate(timeout=PATIENCE)
+    assert serving.returncode == 0
+    assert errors.count(b"\n") == 1
+    assert b"no more than 64 clients are served" in errors
+    for wire in wires:
+        wire.close()

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import socket
+import struct
+import time
 from collections.abc import Callable
+from pathlib import Path
 
 import apsw
 import pytest
 
-from dialects.bedrock.harness import InProcess, Reply, Wire
+from dialects.bedrock.harness import InProcess, Reply, Wire, process, request
 from dialects.bedrock.states import create
+from processes import alive, children_of, eventually
 
 
 def ask(wire: Wire, sql: str, **headers: str) -> Reply:
@@ -181,6 +188,78 @@ def test_endless_queries_end(make_server: Callable[..., InProcess]) -> None:
     assert ask(wire, "SELECT 1;").json == [[1]]
 
 
+BLIND = "SELECT instr(hex(zeroblob(2000000)), hex(zeroblob(1000000)) || 'x');"
+"""One function that runs for minutes and looks at nothing meanwhile."""
+
+
+def test_a_query_that_no_handler_can_end_is_ended(make_server: Callable[..., InProcess]) -> None:
+    server = make_server(query_seconds=0.5)
+    wires = [server.connect() for _ in range(4)]
+    for wire in wires:
+        wire.send(request("Query", query=BLIND) + request("Ping"))
+    assert server.ask("CreateJob", name="x").status == "200 OK"
+    for wire in wires:
+        assert wire.read().status == "555 Timeout"
+        assert wire.read().status == "200 OK"
+    assert ask(wires[0], "SELECT name FROM jobs;").json == [["x"]]
+
+
+def test_the_process_of_a_query_is_ended_when_its_client_leaves(make_server: Callable[..., InProcess]) -> None:
+    server = make_server(query_seconds=600)
+    rude = [server.connect() for _ in range(2)]
+    for client in rude:
+        client.send(request("Query", query=BLIND))
+    queries = server.server.queries
+    eventually(lambda: len(queries._running) == 2, "both queries")
+    other = server.connect()
+    other.send(request("Query", query="SELECT 1;"))
+    for client in rude:
+        client.socket.setsockopt(
+            socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+        )  # hang up, not half-close
+        client.close()
+    assert other.read().json == [[1]]
+
+
+def test_a_query_whose_process_is_killed_is_answered(make_server: Callable[..., InProcess]) -> None:
+    server = make_server(query_seconds=600)
+    wire = server.connect()
+    wire.send(request("Query", query=BLIND))
+
+    def runs_in() -> int:
+        connection = next(iter(server.server._connections), None)
+        query = None if connection is None else connection.query
+        return 0 if query is None or query.process is None else query.process._process.pid
+
+    os.kill(eventually(lambda: server.on_loop(runs_in), "its process"), signal.SIGKILL)
+    assert wire.read().status == "500 Unhandled Exception"
+    assert ask(wire, "SELECT 1;").json == [[1]]
+
+
+@pytest.mark.parametrize("sql", [BLIND, f"UPDATE jobs SET data = ({BLIND[:-1]}) WHERE 1;"])
+def test_a_server_stops_while_queries_run(tmp_path: Path, sql: str) -> None:
+    with process(tmp_path / "jobs.db", "--allow-write-query") as server:
+        wires = [server.connect() for _ in range(3)]
+        create(wires[0], "x")
+        for wire in wires:
+            wire.send(request("Query", query=sql))
+        eventually(lambda: children_of(server.pid), "its processes")
+        begin = time.monotonic()
+        assert server.stop() == 0
+        assert time.monotonic() - begin < 15
+        for wire in wires:
+            wire.close()
+
+
+def test_a_dead_server_leaves_no_query_behind(tmp_path: Path) -> None:
+    with process(tmp_path / "jobs.db") as server:
+        with server.connect() as wire:
+            wire.send(request("Query", query=BLIND))
+            pids = eventually(lambda: children_of(server.pid), "its process")
+            server.kill()
+        eventually(lambda: not any(map(alive, pids)), "the end of the query")
+
+
 def test_a_query_may_be_given_less_time(make_server: Callable[..., InProcess]) -> None:
     wire = make_server(query_seconds=60).connect()
     endless = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT max(x) FROM n;"
@@ -266,6 +345,78 @@ def test_endless_writes_end(make_server: Callable[..., InProcess]) -> None:
     )
     assert ask(wire, endless).status == "555 Timeout"
     assert ask(wire, "SELECT count(*) FROM jobs;").json == [[0]]
+
+
+def test_a_write_that_no_handler_can_end_is_ended(make_server: Callable[..., InProcess]) -> None:
+    server = make_server(allow_write_query=True, query_seconds=0.5)
+    wire, other = server.connect(), server.connect()
+    create(wire, "x")
+    wire.send(request("Query", query=f"UPDATE jobs SET name = 'y', data = ({BLIND[:-1]}) WHERE 1;"))
+    assert other.ask("CreateJob", name="z").status == "200 OK"
+    assert wire.read().status == "555 Timeout"
+    reply = ask(wire, "SELECT name FROM jobs;")
+    assert (reply.json, reply.headers["commitCount"]) == ([["x"], ["z"]], "2")
+
+
+def test_a_write_that_nobody_listens_to(make_server: Callable[..., InProcess]) -> None:
+    server = make_server(allow_write_query=True)
+    wire = server.connect()
+    create(wire, "x")
+    waiter = server.connect()
+    waiter.send(request("GetJob", name="y", Connection="wait", timeout=5000))
+    update = "UPDATE jobs SET name = 'y' WHERE 1;"
+    assert server.ask("Query", query=update, Connection="forget").code == 202
+    assert waiter.read().json["name"] == "y"
+    assert wire.ask("Ping").headers["commitCount"] == "3"
+
+
+HIDING = [
+    "CREATE TEMP TABLE jobs (a);",
+    "CREATE TABLE temp.jobs AS SELECT * FROM main.jobs;",
+    "CREATE TEMP VIEW jobs AS SELECT 1;",
+    "CREATE VIRTUAL TABLE temp.jobs USING fts5(a);",
+    "CREATE TRIGGER t AFTER INSERT ON jobs BEGIN DELETE FROM jobs WHERE jobID = new.jobID; END;",
+    "CREATE TEMP TRIGGER t AFTER INSERT ON main.jobs BEGIN DELETE FROM jobs; END;",
+    "CREATE TRIGGER t BEFORE UPDATE ON server BEGIN SELECT RAISE(IGNORE); END;",
+    "CREATE UNIQUE INDEX i ON jobs (state);",
+    "CREATE INDEX i ON jobs (instr(data, data));",
+    "UPDATE server SET commitCount = 'many' WHERE 1;",
+    "DELETE FROM server WHERE 1;",
+    "INSERT INTO server VALUES (7);",
+    "UPDATE sqlite_sequence SET seq = 0 WHERE 1;",
+    "DELETE FROM sqlite_sequence WHERE 1;",
+    "UPDATE sqlite_sequence SET seq = 'x' WHERE 1;",
+]
+
+
+@pytest.mark.parametrize("sql", HIDING)
+def test_what_hides_or_changes_the_servers_tables_is_refused(writer: Wire, sql: str) -> None:
+    create(writer, "x")
+    reply = ask(writer, sql)
+    assert (reply.status, reply.headers["commitCount"]) == ("502 Query failed", "1")
+    assert reply.headers["error"]
+    job = create(writer, "y")
+    assert ask(writer, "SELECT jobID, name FROM jobs; SELECT commitCount, 0 FROM server;").json == [
+        [1, "x"],
+        [job, "y"],
+        [2, 0],
+    ]
+
+
+def test_tables_of_a_clients_own_have_what_they_need(writer: Wire) -> None:
+    for sql in (
+        "CREATE TABLE notes (id INTEGER PRIMARY KEY AUTOINCREMENT, text);",
+        "CREATE INDEX notesText ON notes (text);",
+        "INSERT INTO notes (text) VALUES ('a'), ('b');",
+        "ALTER TABLE notes ADD COLUMN more;",
+        "ALTER TABLE notes RENAME TO memos;",
+        "CREATE VIEW shortMemos AS SELECT * FROM memos WHERE length(text) < 9;",
+        "DROP VIEW shortMemos;",
+        "DROP INDEX notesText;",
+        "DROP TABLE memos;",
+    ):
+        reply = ask(writer, sql)
+        assert reply.status == "200 OK", (sql, reply.headers)
 
 
 def test_mocked_writes_are_skipped(writer: Wire) -> None:

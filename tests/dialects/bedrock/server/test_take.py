@@ -264,3 +264,16 @@ def test_blacklisted_names_are_failed(wire: Wire) -> None:
 def test_a_running_job_is_not_handed_out(wire: Wire) -> None:
     running(wire, "x")
     assert wire.ask("GetJob", name="x").status == "404 No job found"
+
+
+def test_an_answer_is_not_much_larger_than_four_megabytes(server: InProcess, wire: Wire) -> None:
+    for number in range(8):
+        create(wire, f"big/{number % 2}", data={"x": "y" * 1_000_000})
+    taken = []
+    for _ in range(2):
+        for name in ("big/*", "big/0,big/1"):
+            reply = wire.ask("GetJobs", name=name, numResults=100)
+            if reply.code == 200:
+                assert len(reply.body) < 5_100_000
+                taken += [job["jobID"] for job in reply.json["jobs"]]
+    assert taken == [1, 2, 3, 4, 5, 6, 7, 8]

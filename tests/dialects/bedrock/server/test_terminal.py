@@ -14,7 +14,7 @@ import pytest
 
 from dialects.bedrock.harness import PATIENCE, SOURCE, Wire
 from dialects.bedrock.states import create
-from store.redis.tls import make_certificate
+from store.redis.tls import CERTIFICATE
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(SOURCE)}
 
@@ -79,7 +79,7 @@ def test_no_query(tmp_path: Path) -> None:
 def test_a_secret_from_a_file_and_tls(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("correct horse battery\n")
-    certificate, key = map(str, make_certificate(tmp_path))
+    certificate, key = map(str, CERTIFICATE)
     safe = ["--secret-file", str(secret), "--tls-cert", certificate, "--tls-key", key]
     process, port = serve(tmp_path / "jobs.db", *safe)
     url = f"bedrock://:correct%20horse%20battery@127.0.0.1:{port}?tls=yes&ca={certificate}"

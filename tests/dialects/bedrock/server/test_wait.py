@@ -9,11 +9,13 @@ from collections.abc import Callable
 
 import pytest
 
-from dialects.bedrock.harness import InProcess, Wire
+from dialects.bedrock.harness import InProcess, Wire, request
 from dialects.bedrock.states import create, family, running, state_of
+from headrace.dialects.bedrock.server.batch import Batch
 from headrace.dialects.bedrock.server.database import Database
 from headrace.values.clock import ManualClock
 from leftovers import nothing_unclosed
+from processes import eventually
 
 
 def wait_for(server: InProcess, name: str, **headers: object) -> Wire:
@@ -271,3 +273,25 @@ def test_forgotten_get_jobs_are_put_back(server: InProcess, wire: Wire) -> None:
     while wire.ask("QueryJob", jobID=job).json["data"] != {"retryAfterCount": 0}:
         pass
     assert state_of(wire, job) == "QUEUED"
+
+
+def test_waiters_are_served_in_batches_when_their_jobs_are_large(
+    server: InProcess, wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.dialects.bedrock.server.wait.LARGEST_ANSWERS", 1_000_000)
+    waiters = [server.connect() for _ in range(12)]
+    for waiter in waiters:
+        waiter.send(request("GetJob", name="big", Connection="wait", timeout=20_000))
+    eventually(lambda: server.waiting() == 12, "all waiters")
+    sizes: list[int] = []
+    finish = Batch.finish
+
+    def finished(batch: Batch) -> None:
+        sizes.append(batch.size)
+        finish(batch)
+
+    monkeypatch.setattr(Batch, "finish", finished)
+    jobs = [{"name": "big", "data": {"x": "y" * 300_000}} for _ in range(12)]
+    assert wire.ask("CreateJobs", jobs=jobs).code == 200
+    assert sorted(waiter.read().json["jobID"] for waiter in waiters) == list(range(1, 13))
+    assert max(sizes) < 1_400_000

@@ -42,6 +42,8 @@ class Batch:
         self._answers: dict[Connection, list[bytes]] = {}
         self._handed_out: dict[Connection, list[int]] = {}
         self._last_answers: set[Connection] = set()
+        self.size = 0
+        """Bytes of all answers."""
         self._waking = False
         self.commits = server.commit_count
         self.after_commit: list[Callable[[], None]] = []
@@ -101,16 +103,17 @@ class Batch:
     def answer(self, connection: Connection, answer: bytes, *, last: bool = False) -> None:
         """Answer once the batch is committed; `last`: and close."""
         self._answers.setdefault(connection, []).append(answer)
+        self.size += len(answer)
         if last:
             connection.closing = True
             self._last_answers.add(connection)
 
     def reply(
-        self, connection: Connection, status: str, headers: Headers = (), body: str = "", *, last: bool = False
+        self, connection: Connection, status: str, headers: Headers = (), body: bytes = b"", *, last: bool = False
     ) -> None:
         common = [("commitCount", str(self.commits)), ("nodeName", self._server.options.node_name)]
         closing = [("Connection", "close")] if last else []
-        self.answer(connection, compose(status, [*common, *headers, *closing], body.encode()), last=last)
+        self.answer(connection, compose(status, [*common, *headers, *closing], body), last=last)
 
     def refuse(self, connection: Connection, refused: Refused, *, last: bool = False) -> None:
         self.reply(connection, refused.status, refused.headers, last=last)
@@ -120,13 +123,14 @@ class Batch:
         if ids:
             self._handed_out.setdefault(connection, []).extend(ids)
         if last:
-            self.reply(connection, "200 OK", (), body, last=True)
+            self.reply(connection, "200 OK", (), body.encode(), last=True)
             return
         encoded = body.encode()
         # The same as reply(), for the one answer that is sent thousands of times a second.
         common = f"commitCount: {self.commits}\r\n{self._server.node_line}"
         head = f"200 OK\r\n{common}Content-Length: {len(encoded)}\r\n\r\n"
         self._answers.setdefault(connection, []).append(head.encode() + encoded)
+        self.size += len(encoded)
 
     # -- the end --
 
@@ -160,5 +164,6 @@ class Batch:
             connection.send(data, self._handed_out.get(connection, []))
             if connection in self._last_answers:
                 connection.close()
+        self._server.bound_unread()
         for act in self.after_commit:
             act()

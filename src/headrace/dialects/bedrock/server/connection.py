@@ -33,7 +33,7 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         "_parser", "_paused", "_reading", "_server", "_transport", "_undelivered", "challenge", "closing", "ended",
-        "held", "local", "lost", "query", "scheduled", "stopped", "trusted", "waiter",
+        "held", "local", "lost", "query", "scheduled", "stopped", "trusted", "unread", "waiter",
     )  # fmt: skip
 
     _transport: asyncio.Transport
@@ -42,7 +42,9 @@ class Connection(asyncio.Protocol):
         self._server = server
         self._parser = Parser(server.options.limits)
         self.held = 0
-        """Bytes that have arrived and are not a whole request yet, as of the last look."""
+        """Bytes that have arrived and are not executed yet, as of the last look."""
+        self.unread = 0
+        """Bytes of answers that are still here, as of the last look."""
         self._paused = False
         self._reading = True
         self._undelivered: list[int] = []
@@ -100,6 +102,7 @@ class Connection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._paused = False
+        self.count_unread()
         self._undelivered.clear()
         self._throttle()
         self._server.wake(self)
@@ -107,10 +110,11 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         self.lost = self.closing = True
         self.forget()
+        self.count_unread()
         if self.waiter is not None:
             self._server.waits.withdraw(self.waiter)
         if self.query is not None:
-            self.query.abandoned = True
+            self.query.abandon()
         if self._undelivered:
             self._server.put_back(self._undelivered)
             self._undelivered = []
@@ -132,6 +136,8 @@ class Connection(asyncio.Protocol):
         """Write answers; `ids` are jobs that they hand out."""
         if not self.lost:
             self._transport.write(data)
+            if self._paused:
+                self.count_unread()
         if not ids:
             return
         if self._transport.is_closing():
@@ -188,9 +194,15 @@ class Connection(asyncio.Protocol):
         return bool(poll.poll(0))
 
     def _account(self) -> None:
-        size = self._parser.buffered
-        self._server.held += size - self.held
+        size = self._parser.held + (0 if self.query is None else len(self.query.sql))
+        more = size - self.held
         self.held = size
+        self._server.account(more)
+
+    def count_unread(self) -> None:
+        size = 0 if self.lost else self._transport.get_write_buffer_size()
+        self._server.unread += size - self.unread
+        self.unread = size
 
     def _throttle(self, *, more: bool = False) -> None:
         """Stop reading from a client that is far ahead of its answers."""

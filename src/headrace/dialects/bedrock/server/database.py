@@ -17,13 +17,14 @@ SCHEMA_VERSION = 1
 
 
 class Database:
-    """One connection that writes, for one server, and others that only read."""
+    """The file of one server, and the connection that writes to it."""
 
     def __init__(self, path: str, *, full_sync: bool = False) -> None:
         self.path = path
+        self.full_sync = full_sync
         self._lock: int | None = _keep_others_out(Path(path))
         try:
-            self.connection = self._connect(full_sync)
+            self.connection = connect(path, full_sync=full_sync)
             _prepare(self.connection)
         except BaseException as error:
             self._unlock()
@@ -31,22 +32,10 @@ class Database:
                 raise _explain(path, error) from error
             raise
 
-    def _connect(self, full_sync: bool) -> apsw.Connection:
-        connection = apsw.Connection(self.path, statementcachesize=200)
-        connection.set_busy_timeout(10_000)
-        # Without this a statement is compiled again whenever other values are bound to it, in search of a better plan.
-        connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
-        set_journal(connection, self.path)
-        connection.execute(f"PRAGMA synchronous = {'FULL' if full_sync else 'NORMAL'}")
-        connection.execute("PRAGMA cache_size = -64000")
-        connection.execute("PRAGMA wal_autocheckpoint = 4000")
-        return connection
-
-    def read_only(self) -> apsw.Connection:
-        connection = apsw.Connection(self.path, flags=apsw.SQLITE_OPEN_READONLY)
-        connection.set_busy_timeout(1_000)
-        connection.execute("PRAGMA query_only = 1")
-        return connection
+    def commit_count(self) -> int:
+        """How many writes have been committed."""
+        count: int = self.connection.execute(SQL["commit_count"]).fetchall()[0][0]  # type: ignore[assignment]
+        return count
 
     def close(self) -> None:
         self.connection.close()
@@ -56,6 +45,19 @@ class Database:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+
+
+def connect(path: str, *, full_sync: bool) -> apsw.Connection:
+    """A connection that writes."""
+    connection = apsw.Connection(path, statementcachesize=200)
+    connection.set_busy_timeout(10_000)
+    # Without this a statement is compiled again whenever other values are bound to it, in search of a better plan.
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
+    set_journal(connection, path)
+    connection.execute(f"PRAGMA synchronous = {'FULL' if full_sync else 'NORMAL'}")
+    connection.execute("PRAGMA cache_size = -64000")
+    connection.execute("PRAGMA wal_autocheckpoint = 4000")
+    return connection
 
 
 def _keep_others_out(path: Path) -> int:

@@ -13,7 +13,7 @@ import msgspec
 from headrace import __version__
 from headrace.dialects.bedrock.server.batch import Batch, Broken
 from headrace.dialects.bedrock.server.edit import cancel_job, delete_job, requeue_jobs, update_job
-from headrace.dialects.bedrock.server.find import Query, query_job
+from headrace.dialects.bedrock.server.find import Query, is_query, query_job
 from headrace.dialects.bedrock.server.put import create_job, create_jobs
 from headrace.dialects.bedrock.server.requests import Request
 from headrace.dialects.bedrock.server.settle import fail_job, finish_job, retry_job
@@ -46,6 +46,8 @@ COMMANDS: dict[str, Callable[[Transaction, Request], Answer | None]] = {
 }
 """The commands on jobs by their verb, in lower case: each checks everything, then changes what there is to change.
 GetJob and GetJobs are not among them, as they may wait."""
+WRITING = frozenset(COMMANDS) - {"queryjob"} | {"getjob", "getjobs"}
+"""Commands that are worth executing when nobody listens."""
 FOR_ANYONE = frozenset({"ping", "get", "authenticate"})
 """Commands that clients may send before they have shown that they know the server's secret."""
 STOPPING = "503 Stopping"
@@ -71,13 +73,13 @@ def execute(server: Server, batch: Batch, connection: Connection | None, request
             if found is None:
                 return
             body, ids = found
-        elif request.verb == "query" or request.line[:6].lower() == "query:":
+        elif is_query(request):
             _query(server, batch, connection, request, last)
             return
         else:
             status, body = _control(server, connection, request)
             if connection is not None:
-                batch.reply(connection, status, (), body, last=last)
+                batch.reply(connection, status, (), body.encode(), last=last)
             return
     except Refused as refused:
         if connection is not None:
@@ -106,7 +108,8 @@ def _is_for_later(server: Server, batch: Batch, connection: Connection, request:
         delay = (moment - server.clock.now() * 1000) / MICROSECOND
     if manner != "forget" and delay <= 0:
         return False
-    if not server.detach(request, min(max(delay, 0.0), 1e9)):
+    writes = server.options.allow_write_query if is_query(request) else request.verb in WRITING
+    if writes and not server.detach(request, min(max(delay, 0.0), 1e9)):
         raise Refused("503 Too many postponed commands")
     batch.answer(connection, compose("202 Successfully queued", [("Connection", "close")]), last=True)
     return True
@@ -200,15 +203,11 @@ def _status(server: Server) -> str:
 def _query(server: Server, batch: Batch, connection: Connection | None, request: Request, last: bool) -> None:
     if not server.options.allow_query:
         raise Refused("430 Unrecognized command", ("error", "queries are turned off"))
-    query = Query(request)
+    query = Query(request, min(_timeout(request) / 1000, server.options.query_seconds))
     if server.stopping:
         raise Refused(STOPPING)
     query.last = last
-    seconds = min(_timeout(request) / 1000, server.options.query_seconds)
-    query.limit(seconds)
-    if connection is None:
-        server.queries.write(batch, query)  # nobody would hear what it reads
-        return
-    connection.query = query
+    if connection is not None:
+        connection.query = query
     # What was asked for before it must be there for it to see.
     batch.after_commit.append(lambda: server.queries.start(connection, query))

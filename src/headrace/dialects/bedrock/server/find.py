@@ -1,27 +1,26 @@
-"""QueryJob, and Query: SQL on the table `jobs`, read by a connection that cannot write.
+"""QueryJob, and Query: SQL on the table `jobs`, in processes of its own (see `query_process.py`).
 
-Two guards confine a Query, and neither reads the SQL: SQLite's authorizer is asked about everything that a statement
-wants to do, and the connection is opened read-only. A watchman ends a query that takes too long, or too much memory.
-
-Reading ones run in threads, where a slow one delays no other client; writing ones in a batch.
+A query first runs on a connection that cannot write, where a slow one delays no other client. One that wants to write
+runs again, if that is allowed, in a transaction of its own; nothing else is executed meanwhile.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
-import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
-
-import apsw
+import socket
+import subprocess
+import sys
+from collections import deque
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from headrace.dialects.bedrock.server.batch import Batch
 from headrace.dialects.bedrock.server.connection import Connection
+from headrace.dialects.bedrock.server.query_process import ENTRY, LENGTH_BYTES, Ask, Setup, Told, decode_told, message
 from headrace.dialects.bedrock.server.requests import Request
 from headrace.dialects.bedrock.server.transaction import Answer, Transaction, describe
-from headrace.dialects.bedrock.server.values import render, render_object, render_text
+from headrace.dialects.bedrock.server.values import render, render_object
 from headrace.dialects.bedrock.wire import MEBIBYTE, Refused
 
 if TYPE_CHECKING:
@@ -29,24 +28,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headrace.bedrock")
 
-READING = frozenset({apsw.SQLITE_SELECT, apsw.SQLITE_READ, apsw.SQLITE_RECURSIVE})
-FORBIDDEN = frozenset({apsw.SQLITE_ATTACH, apsw.SQLITE_DETACH, apsw.SQLITE_TRANSACTION, apsw.SQLITE_SAVEPOINT})
-SCHEMA_CHANGES = frozenset({apsw.SQLITE_ALTER_TABLE, apsw.SQLITE_DROP_TABLE, apsw.SQLITE_DROP_INDEX})
-FORBIDDEN_FUNCTIONS = frozenset({"load_extension", "readfile", "writefile", "edit", "fts3_tokenizer"})
-PRAGMAS_WITH_NAMES = frozenset(
-    {"foreign_key_list", "index_info", "index_list", "index_xinfo", "table_info", "table_list", "table_xinfo"}
-)
-READING_PRAGMAS = PRAGMAS_WITH_NAMES | {
-    "application_id", "auto_vacuum", "cache_size", "collation_list", "compile_options", "data_version", "database_list",
-    "encoding", "freelist_count", "function_list", "journal_mode", "max_page_count", "module_list", "page_count",
-    "page_size", "pragma_list", "query_only", "schema_version", "synchronous", "user_version", "wal_autocheckpoint",
-}  # fmt: skip
-
-LONGEST_VALUE = 4 * MEBIBYTE
-MOST_MEMORY = 256 * MEBIBYTE
-LONGEST_ANSWER = 64 * MEBIBYTE
-WATCH_EVERY = 200
-"""Steps of SQLite's machine between two looks of the watchman."""
+MOST_PROCESSES = 2
+BURIAL = 1.0
+"""Seconds that the system is given to bury a process."""
+LATE = Told(refused="555 Timeout")
+FAILED = Told(refused="500 Unhandled Exception")
 
 
 def query_job(tx: Transaction, request: Request) -> Answer:
@@ -54,12 +40,17 @@ def query_job(tx: Transaction, request: Request) -> Answer:
     return render_object([*describe(row), ("state", render(row.state))])
 
 
+def is_query(request: Request) -> bool:
+    """Whether a request is a Query, in either of its forms."""
+    return request.verb == "query" or request.line[:6].lower() == "query:"
+
+
 class Query:
     """A checked Query request."""
 
-    __slots__ = ("abandoned", "deadline", "format", "last", "nowhere", "skip_writes", "sql")
+    __slots__ = ("abandoned", "arrived", "format", "last", "nowhere", "process", "seconds", "skip_writes", "sql")
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: Request, seconds: float) -> None:
         sql = request.line[6:] if request.line[:6].lower() == "query:" else request.get("query")
         self.sql = sql.strip()
         if not self.sql or len(self.sql.encode(errors="replace")) > MEBIBYTE:
@@ -73,63 +64,203 @@ class Query:
             self.format = "table"
         else:
             self.format = "objects" if "-json" in flags else "arrays"
-        self.deadline = 0.0
+        self.arrived = request.arrived
+        self.seconds = seconds
+        """How long it may take, its wait for a process included."""
+        self.process: QueryProcess | None = None
+        """Where it is being read."""
         self.abandoned = False
-        """The client has left: the watchman ends it."""
         self.last = False
         """The connection is closed after the answer."""
 
-    def limit(self, seconds: float) -> None:
-        self.deadline = time.monotonic() + seconds
+    def abandon(self) -> None:
+        """The client has left: nobody needs what is being read."""
+        self.abandoned = True
+        self.sql = ""
+        if self.process is not None:
+            self.process.kill()
 
 
-class Written(Exception):
-    """The query wants to write."""
+class QueryProcess:
+    """A process for queries, as the server sees it."""
 
-
-class Reader:
-    """One read-only connection for queries, used by one thread at a time."""
-
-    def __init__(self, connection: apsw.Connection, most_rows: int) -> None:
-        self._connection = connection
-        self._most_rows = most_rows
-        connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
-        connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
-        connection.limit(apsw.SQLITE_LIMIT_LENGTH, LONGEST_VALUE)
-        connection.limit(apsw.SQLITE_LIMIT_ATTACHED, 0)
-        # What is sorted stays in memory, where the watchman sees it: no file of any size on the disk.
-        connection.execute("PRAGMA temp_store = MEMORY")
-        self._wants_to_write = False
-        connection.authorizer = self._authorize
-
-    def _authorize(self, action: int, first: str | None, second: str | None, *_: str | None) -> int:
-        if action in READING or (action == apsw.SQLITE_FUNCTION and second not in FORBIDDEN_FUNCTIONS):
-            return apsw.SQLITE_OK
-        if action == apsw.SQLITE_PRAGMA:
-            return _authorize_pragma(first, second)
-        if action not in FORBIDDEN and action != apsw.SQLITE_FUNCTION:
-            self._wants_to_write = True
-        return apsw.SQLITE_DENY
-
-    def read(self, query: Query) -> str:
-        """The answer's body. Raises `Refused`, or `Written` if there is anything in it but reading."""
-        self._wants_to_write = False
-        with _watched(self._connection, query):
+    def __init__(self) -> None:
+        ours, theirs = socket.socketpair()
+        self._socket = ours
+        with theirs:
             try:
-                return _read_rows(self._connection, query, self._most_rows)
-            except apsw.ReadOnlyError:
-                raise Written from None
-            except apsw.InterruptError:
-                raise _late(query) from None
-            except apsw.Error as error:
-                if self._wants_to_write:
-                    raise Written from None
-                raise Refused("402 Bad query", ("error", str(error))) from None
-            except UnicodeError:
-                raise Refused("402 Bad query", ("error", "a value is not UTF-8: ask for its hex()")) from None
+                self._process = subprocess.Popen(
+                    [sys.executable, "-c", ENTRY],
+                    stdin=theirs.fileno(),
+                    stdout=subprocess.DEVNULL,
+                    process_group=0,  # Ctrl-C in a terminal is for the server alone
+                )
+            except BaseException:
+                ours.close()
+                raise
+        self.usable = False
+        """It waits for a query."""
 
-    def close(self) -> None:
-        self._connection.close()
+    async def start(self, setup: Setup) -> None:
+        self._reader, self._writer = await asyncio.open_connection(sock=self._socket, limit=MEBIBYTE)
+        self._writer.write(message(setup))
+        self.usable = True
+
+    async def ask(self, ask: Ask) -> Told | None:
+        """None: the process has ended."""
+        self.usable = False
+        try:
+            self._writer.write(message(ask))
+            length = int.from_bytes(await self._reader.readexactly(LENGTH_BYTES), "big")
+            told = decode_told(await self._reader.readexactly(length))
+        except (asyncio.IncompleteReadError, OSError):
+            return None
+        self.usable = True
+        return told
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def close(self) -> bool:
+        """End the process; False if the system has not buried it yet."""
+        self._process.kill()
+        self._writer.close()
+        return self._process.poll() is not None
+
+    def wait(self) -> None:
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(BURIAL)
+
+
+class Queries:
+    """The processes of a server's queries. A query waits until one is free."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._waiting: deque[tuple[Connection | None, Query]] = deque()
+        self._running: set[asyncio.Task[None]] = set()
+        self._idle: list[QueryProcess] = []
+        self._dying: list[QueryProcess] = []
+        self._writing = asyncio.Lock()
+
+    def start(self, connection: Connection | None, query: Query) -> None:
+        """Run a query: the connection's next requests wait for it. Without a connection nobody hears what it reads."""
+        self._waiting.append((connection, query))
+        self._begin()
+
+    def _begin(self) -> None:
+        while self._waiting and len(self._running) < MOST_PROCESSES:
+            connection, query = self._waiting.popleft()
+            if query.abandoned:
+                continue
+            task = self._server.loop.create_task(self._run(connection, query))
+            self._running.add(task)
+            task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._running.discard(task)
+        self._begin()
+
+    async def shut_down(self, patience: float) -> None:
+        """Begin no more queries, and wait for those that run, but not for ever."""
+        self._waiting.clear()
+        if self._running:
+            _, late = await asyncio.wait(self._running, timeout=patience)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+
+    async def close(self) -> None:
+        for process in self._idle:
+            self._bury(process)
+        await asyncio.sleep(0)  # which closes their sockets
+        for process in self._dying:
+            process.wait()
+
+    async def _run(self, connection: Connection | None, query: Query) -> None:
+        told = FAILED
+        try:
+            told = await self._ask(query)
+        except Refused as refused:
+            told = Told(refused=refused.status, error=dict(refused.headers).get("error", ""))
+        except OSError as error:  # no more processes, or files
+            log.error("a query could not be run: %s", error)
+        except Exception:
+            log.exception("a query failed")
+        if connection is None or connection.lost:
+            return
+        connection.query = None
+        batch = Batch(self._server)
+        self._answer(batch, connection, query, told)
+        batch.finish()
+        self._server.wake(connection)
+
+    def _answer(self, batch: Batch, connection: Connection, query: Query, told: Told) -> None:
+        if told.refused:
+            headers = (("error", told.error),) if told.error else ()
+            batch.refuse(connection, Refused(told.refused, *headers), last=query.last)
+            return
+        inserted = query.sql[:7].upper() == "INSERT " and told.row_id is not None
+        headers = (("lastInsertRowID", render(told.row_id)),) if inserted else ()
+        batch.reply(connection, "200 OK", headers, told.body, last=query.last)
+
+    async def _ask(self, query: Query) -> Told:
+        """What comes of a query."""
+        loop = self._server.loop
+        begin = loop.time()
+        process = await self._process()
+        deadline = query.arrived + query.seconds + (loop.time() - begin)  # a start of a process is not its fault
+        try:
+            told = await self._read(process, query, deadline - loop.time())
+            if told is None or not told.wants_to_write:
+                return told or (LATE if loop.time() > deadline else FAILED)
+            _check_write(query, allowed=self._server.options.allow_write_query)
+            async with self._writing:
+                if query.skip_writes or query.abandoned:
+                    return Told()
+                return await self._write(process, query)
+        finally:
+            if process.usable:
+                self._idle.append(process)
+            else:
+                self._bury(process)
+
+    async def _read(self, process: QueryProcess, query: Query, seconds: float) -> Told | None:
+        if seconds <= 0:
+            return LATE
+        query.process = process
+        try:
+            return await process.ask(Ask(query.sql, query.format, seconds))
+        finally:
+            query.process = None
+
+    async def _write(self, process: QueryProcess, query: Query) -> Told:
+        """Run a query as one that writes. No batch is run meanwhile: the process has the file's only write lock."""
+        server = self._server
+        server.paused = True
+        try:
+            told = await process.ask(Ask(query.sql, query.format, query.seconds, writes=True))
+        finally:
+            server.paused = False
+            before, server.commit_count = server.commit_count, server.database.commit_count()
+            server.wake_waiters()
+        if told is None:  # it may have ended after its commit
+            return Told() if server.commit_count != before else LATE
+        return told
+
+    async def _process(self) -> QueryProcess:
+        self._dying = [process for process in self._dying if not process.close()]
+        if self._idle:
+            return self._idle.pop()
+        server = self._server
+        setup = Setup(server.database.path, server.database.full_sync, server.options.query_rows)
+        process = QueryProcess()
+        await process.start(setup)
+        return process
+
+    def _bury(self, process: QueryProcess) -> None:
+        if not process.close():
+            self._dying.append(process)
 
 
 def _check_write(query: Query, *, allowed: bool) -> None:
@@ -142,174 +273,3 @@ def _check_write(query: Query, *, allowed: bool) -> None:
         raise Refused("502 Query aborted", *reason)
     if not allowed:
         raise Refused("502 Query failed", *reason)
-
-
-def _write(connection: apsw.Connection, query: Query) -> None:
-    """Run a query that writes, inside the transaction that is open. Confined, but trusted with the data."""
-    connection.authorizer = _authorize_write
-    try:
-        with _watched(connection, query):
-            for _ in connection.execute(query.sql):
-                pass
-    except apsw.InterruptError:
-        raise _late(query) from None
-    except apsw.Error as error:
-        raise Refused("502 Query failed", ("error", str(error))) from None
-    finally:
-        connection.authorizer = None
-
-
-def _authorize_write(action: int, first: str | None, second: str | None, *_: str | None) -> int:
-    if action in FORBIDDEN or (action == apsw.SQLITE_FUNCTION and second in FORBIDDEN_FUNCTIONS):
-        return apsw.SQLITE_DENY
-    if action == apsw.SQLITE_PRAGMA:
-        return _authorize_pragma(first, second)
-    if action in SCHEMA_CHANGES and {first, second} & OURS:
-        return apsw.SQLITE_DENY
-    return apsw.SQLITE_OK
-
-
-OURS = {
-    "jobs", "server", "jobsName", "jobsParentJobIDState", "jobsMockedNamePriorityNextRun",
-    "jobsMockedPriorityNextRunName", "jobsSequentialKeyState",
-}  # fmt: skip
-"""What the server cannot do without: its rows may be changed, its shape may not."""
-
-
-def _authorize_pragma(name: str | None, value: str | None) -> int:
-    """Reading ones pass; one with a value passes only where the value is the name of something."""
-    name = (name or "").lower()
-    allowed = name in PRAGMAS_WITH_NAMES if value is not None else name in READING_PRAGMAS
-    return apsw.SQLITE_OK if allowed else apsw.SQLITE_DENY
-
-
-@contextmanager
-def _watched(connection: apsw.Connection, query: Query) -> Iterator[None]:
-    before = apsw.memory_used()
-
-    def look() -> bool:
-        return query.abandoned or time.monotonic() > query.deadline or apsw.memory_used() - before > MOST_MEMORY
-
-    connection.set_progress_handler(look, WATCH_EVERY)
-    try:
-        yield
-    finally:
-        connection.set_progress_handler(None)
-
-
-def _late(query: Query) -> Refused:
-    if time.monotonic() > query.deadline:
-        return Refused("555 Timeout")
-    return Refused("402 Bad query", ("error", "it takes too much memory"))
-
-
-def _read_rows(connection: apsw.Connection, query: Query, most_rows: int) -> str:
-    """The rows of a query, as JSON."""
-    names: list[str] = []
-    rows: list[str] = []
-    size = 0
-
-    def begin(cursor: apsw.Cursor, *_: Any) -> bool:
-        # Called before each statement: the names of columns can be had even when no row follows.
-        names[:] = [render_text(column[0]) for column in cursor.get_description()] or names
-        return True
-
-    cursor = connection.cursor()
-    cursor.exec_trace = begin
-    try:
-        for row in cursor.execute(query.sql, can_cache=False):
-            values = map(render, row)
-            if query.format == "objects":
-                text = "{" + ",".join([f"{name}:{value}" for name, value in zip(names, values, strict=True)]) + "}"
-            else:
-                text = "[" + ",".join(values) + "]"
-            rows.append(text)
-            size += len(text)
-            if len(rows) > most_rows:
-                raise Refused("402 Bad query", ("error", f"more than {most_rows} rows: add a LIMIT"))
-            if size > LONGEST_ANSWER:
-                raise Refused("402 Bad query", ("error", "the answer is too long: ask for less"))
-    finally:
-        cursor.close()
-    listed = f"[{','.join(rows)}]"
-    return f'{{"headers":[{",".join(names)}],"rows":{listed}}}' if query.format == "table" else listed
-
-
-class Queries:
-    """The threads and read-only connections of a server's queries."""
-
-    def __init__(self, server: Server) -> None:
-        self._server = server
-        self._readers: list[Reader] = []
-        self._threads = ThreadPoolExecutor(2, "headrace-query")
-
-    def start(self, connection: Connection, query: Query) -> None:
-        """Read in a thread: the connection's next requests wait for it."""
-        self._threads.submit(self._read, connection, query)
-
-    def shut_down(self) -> None:
-        """Begin no more queries, and wait for those that run."""
-        self._threads.shutdown(cancel_futures=True)
-
-    def close(self) -> None:
-        for reader in self._readers:
-            reader.close()
-
-    def _read(self, connection: Connection, query: Query) -> None:
-        answer: str | Refused | None = None
-        try:
-            reader = self._reader()
-            try:
-                answer = reader.read(query)
-            finally:
-                self._readers.append(reader)
-        except Written:
-            pass
-        except Refused as refused:
-            answer = refused
-        except Exception:
-            log.exception("a query failed")
-            answer = Refused("500 Unhandled Exception")
-        self._server.loop.call_soon_threadsafe(self._answer, connection, query, answer)
-
-    def _reader(self) -> Reader:
-        try:
-            return self._readers.pop()
-        except IndexError:
-            return Reader(self._server.database.read_only(), self._server.options.query_rows)
-
-    def _answer(self, connection: Connection, query: Query, answer: str | Refused | None) -> None:
-        if connection.lost:
-            return
-        connection.query = None
-        batch = Batch(self._server)
-        if answer is None:
-            self._write(batch, connection, query)  # alone in its batch: no other client's commands are at stake
-        elif isinstance(answer, Refused):
-            batch.refuse(connection, answer, last=query.last)
-        else:
-            batch.succeed(connection, answer, last=query.last)
-        batch.finish()
-        self._server.wake(connection)
-
-    def _write(self, batch: Batch, connection: Connection, query: Query) -> None:
-        query.limit(self._server.options.query_seconds)
-        try:
-            row_id = self.write(batch, query)
-        except Refused as refused:
-            batch.refuse(connection, refused, last=query.last)
-            return
-        headers = []
-        if query.sql[:7].upper() == "INSERT " and row_id is not None:
-            headers.append(("lastInsertRowID", render(row_id)))
-        batch.reply(connection, "200 OK", headers, last=query.last)
-
-    def write(self, batch: Batch, query: Query) -> int | None:
-        """Run a query as one that writes; returns the row that it has inserted last, None if it is not to be run."""
-        _check_write(query, allowed=self._server.options.allow_write_query)
-        return None if query.skip_writes else batch.run(lambda tx: self._execute(tx, query), writes=True)
-
-    def _execute(self, tx: Transaction, query: Query) -> int:
-        _write(self._server.database.connection, query)
-        tx.woken = True
-        return tx.last_id()

@@ -9,6 +9,7 @@ import signal
 import ssl
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from headrace.dialects.bedrock.server.database import Database
@@ -19,6 +20,8 @@ from headrace.errors import ConfigurationError, StoreUnavailable
 log = logging.getLogger("headrace.bedrock")
 
 SHORTEST_SECRET = 16
+FILES_OF_OUR_OWN = 64
+"""File descriptors that are kept for the database, processes of queries, and clients that are told to go."""
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -32,7 +35,7 @@ def serve(
 ) -> None:
     """Serve until SIGTERM or SIGINT. `full_sync`: what has been answered survives a power cut, too."""
     host, port = read_host(address, listening=True)
-    allow_many_files()
+    options = within_limits(options or Options(), allow_many_files())
     server = Server(Database(path, full_sync=full_sync), options)
     asyncio.run(_serve(server, host, port, announce))
 
@@ -74,9 +77,23 @@ async def _serve(server: Server, host: str, port: int, announce: Callable[[str],
     await server.stop()
 
 
-def allow_many_files() -> None:
-    """Each client takes a file descriptor: as many as the system grants."""
+def allow_many_files() -> int:
+    """Each client takes a file descriptor: as many as the system grants. Returns how many."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         with suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+def within_limits(options: Options, files: int) -> Options:
+    """Options with no more clients than there are file descriptors for, so that the rest are told so.
+
+    >>> within_limits(Options(most_connections=50_000), 4096).most_connections
+    4032
+    """
+    most = max(files - FILES_OF_OUR_OWN, files // 2)
+    if files == resource.RLIM_INFINITY or options.most_connections <= most:
+        return options
+    log.warning("files are limited to %d (ulimit -n): no more than %d clients are served", files, most)
+    return replace(options, most_connections=most)

@@ -6,6 +6,7 @@ Lines end with CRLF or LF. No command reads a body: it is counted and thrown awa
 from __future__ import annotations
 
 from collections.abc import Callable
+from sys import getsizeof
 from typing import NamedTuple, TypeVar
 
 from headrace.dialects.bedrock.server.values import is_integer, read_integer
@@ -13,6 +14,9 @@ from headrace.dialects.bedrock.wire import MEBIBYTE, PRIORITIES, Refused, Unread
 from headrace.schedule.errors import ScheduleError
 
 Default = TypeVar("Default", int, None)
+
+MOST_READ = 65_536
+"""Bytes of a buffer that have been read and are still kept."""
 
 
 class Limits(NamedTuple):
@@ -35,6 +39,11 @@ class Request:
         self.malformed = malformed
         self.arrived = 0.0
         """When it was complete, on the server's monotonic clock."""
+
+    @property
+    def memory(self) -> int:
+        """Bytes that it takes in memory, where a character may take four."""
+        return sum(map(getsizeof, (self.headers, self.line, *self.headers, *self.headers.values())))
 
     def get(self, name: str) -> str:
         if name in self.malformed:
@@ -121,22 +130,25 @@ class Parser:
         self._scanned = 0
         """Up to where no end of the head was found."""
         self._request: Request | None = None
-        """A request whose body has not arrived in full: so many bytes are missing."""
+        """A request whose body has not arrived in full."""
         self._skip = 0
+        """So many bytes of it are missing."""
 
     @property
     def buffered(self) -> int:
         return len(self._buffer) - self._start
+
+    @property
+    def held(self) -> int:
+        """Bytes that are kept here: what has not been cut yet, and the head of a request whose body is missing."""
+        return self.buffered + (0 if self._request is None else self._request.memory)
 
     def feed(self, data: bytes) -> None:
         if self._start == len(self._buffer):
             self._buffer = bytearray(data)
             self._start = self._scanned = 0
         else:
-            if self._start > 65_536:  # what has been read goes now and then, not with every request
-                del self._buffer[: self._start]
-                self._scanned -= self._start
-                self._start = 0
+            self._tidy()
             self._buffer += data
 
     def next(self) -> Request | None:
@@ -144,6 +156,7 @@ class Parser:
         if self._request is None:
             head = self._next_head()
             if head is None:
+                self._tidy()
                 return None
             self._request = parse_head(head)
             self._skip = self._body_length(self._request.headers)
@@ -152,9 +165,17 @@ class Parser:
         self._scanned = max(self._scanned, self._start)
         self._skip -= taken
         if self._skip:
+            self._tidy()
             return None
         request, self._request = self._request, None
         return request
+
+    def _tidy(self) -> None:
+        """Let go of what has been read: now and then, not with every request."""
+        if self._start > MOST_READ:
+            del self._buffer[: self._start]
+            self._scanned -= self._start
+            self._start = 0
 
     def _next_head(self) -> bytes | None:
         buffer, start = self._buffer, self._start

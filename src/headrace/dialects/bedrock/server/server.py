@@ -1,7 +1,7 @@
 """The Bedrock::Jobs server: clients on one side, one SQLite file on the other, one thread in between.
 
 Requests that have arrived are executed in batches (see `batch.py`), a few of each client at a time, so that a client
-that sends a lot does not make others wait. Queries are read in threads of their own.
+that sends a lot does not make others wait. Queries run in processes of their own.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from headrace.dialects.bedrock.server.database import Database
 from headrace.dialects.bedrock.server.dispatch import STOPPING, execute
 from headrace.dialects.bedrock.server.edit import put_back
 from headrace.dialects.bedrock.server.find import Queries
+from headrace.dialects.bedrock.server.listening import Listener
 from headrace.dialects.bedrock.server.requests import Limits, Request
-from headrace.dialects.bedrock.server.statements import SQL
-from headrace.dialects.bedrock.server.wait import Waits
+from headrace.dialects.bedrock.server.wait import LARGEST_ANSWERS, Waits
 from headrace.dialects.bedrock.wire import MEBIBYTE, Refused, Unreadable, compose, escape
 from headrace.values.clock import Clock, SystemClock
 
@@ -32,6 +32,10 @@ QUOTA = 16
 """How many requests of one client are executed in a batch."""
 LARGEST_BATCH = 512
 """How many of all."""
+QUOTA_BYTES = 1_000_000
+"""Bytes of answers after which a client has had enough in a batch."""
+STOP_PATIENCE = 10.0
+"""Seconds that a server which stops waits for queries that run."""
 TOO_MUCH = Refused("413 Request too large", ("error", "too much is waiting to be completed"))
 
 
@@ -50,9 +54,14 @@ class Options:
     query_rows: int = 100_000
     most_connections: int = 50_000
     most_held: int = 256 * MEBIBYTE
-    """Bytes of incomplete requests, of all clients together. Beyond it the largest of them are closed."""
+    """Bytes of requests that are incomplete or wait for those before them, of all clients together. Beyond it the
+    connections that hold most are closed."""
+    most_unread: int = 256 * MEBIBYTE
+    """Bytes of answers that clients have not read, of all together. Beyond it the largest of these are closed."""
     most_postponed: int = 100_000
     """Commands that wait for their `commandExecuteTime`."""
+    most_postponed_bytes: int = 64 * MEBIBYTE
+    """Memory that they take."""
 
 
 class Server:
@@ -65,19 +74,25 @@ class Server:
         self.node_line = f"nodeName: {escape(self.options.node_name)}\r\n"
         self.blacklist: set[str] = set()
         self.by_names: set[tuple[str, int]] = set()
-        self.commit_count: int = database.connection.execute(SQL["commit_count"]).fetchall()[0][0]  # type: ignore[assignment]
+        self.commit_count = database.commit_count()
         self.commands = 0
         self.held = 0
-        """Bytes that clients have sent and that are not a whole request yet."""
+        """Bytes that clients have sent and that are not executed yet."""
+        self.unread = 0
+        """Bytes of answers that clients have not read."""
         self.waits = Waits(self)
         self.queries = Queries(self)
         self._connections: set[Connection] = set()
         self._active: deque[Connection] = deque()
         self._detached: deque[Request] = deque()
         self._postponed: set[asyncio.TimerHandle] = set()
+        self._postponed_bytes = 0
+        """Memory of the commands that nobody listens to, until they are executed."""
         self._to_put_back: list[int] = []
         self._batch_scheduled = False
-        self._listeners: list[asyncio.Server] = []
+        self._listener = Listener(lambda: Connection(self), self.options.tls)
+        self.paused = False
+        """A query writes: nothing is executed until it has ended."""
         self.stopping = False
         """What has arrived is finished; nothing new is begun."""
 
@@ -86,23 +101,18 @@ class Server:
     async def start(self, host: str | None, port: int) -> int:
         """Listen; returns the port (0 lets the system choose one)."""
         self.loop = asyncio.get_running_loop()
-        tls = self.options.tls
-        listener = await self.loop.create_server(lambda: Connection(self), host, port, backlog=4096, ssl=tls)
-        self._listeners.append(listener)
-        chosen: int = listener.sockets[0].getsockname()[1]
-        return chosen
+        return await self._listener.start(host, port)
 
     async def stop(self) -> None:
         """Listen and read no more, finish what has arrived, end all waits, and close."""
         self.stopping = True
-        for listener in self._listeners:
-            listener.close()
+        self._listener.close()
         for timer in self._postponed:
             timer.cancel()
         for connection in self._connections:
             connection.stop_reading()
         await self._until_idle()
-        await asyncio.to_thread(self.queries.shut_down)
+        await self.queries.shut_down(STOP_PATIENCE)
         await self._until_idle()
         batch = Batch(self)
         self.waits.end(batch)
@@ -115,7 +125,7 @@ class Server:
         await self._until_closed()
         await self._until_idle()  # jobs that could not be delivered go back
         self.waits.close()
-        self.queries.close()
+        await self.queries.close()
         self.database.close()
 
     async def _until_idle(self) -> None:
@@ -153,9 +163,20 @@ class Server:
             self._active.append(connection)
             self._schedule_batch()
 
+    def account(self, more: int) -> None:
+        """So many bytes more are held."""
+        self.held += more
+        if more > 0 and self.held > self.options.most_held:
+            self._schedule_batch()  # which makes room when it has executed what it can
+
     def put_back(self, ids: Sequence[int]) -> None:
         """These jobs could not be delivered: they go back in line."""
         self._to_put_back += ids
+        self._schedule_batch()
+
+    def wake_waiters(self) -> None:
+        """A query has written, or has tried to: any job may have become runnable, and the next batch may be run."""
+        self.waits.look_again()
         self._schedule_batch()
 
     def _schedule_batch(self) -> None:
@@ -167,23 +188,26 @@ class Server:
 
     def _run_batch(self) -> None:
         self._batch_scheduled = False
+        if self.paused:
+            return
         batch = Batch(self)
         worked: dict[Connection, bool] = {}
         try:
             if self._to_put_back:
                 undelivered, self._to_put_back = self._to_put_back, []
                 batch.run(lambda tx: put_back(tx, undelivered))
-            while self._detached:
-                execute(self, batch, None, self._detached.popleft())
+            for _ in range(min(len(self._detached), LARGEST_BATCH)):
+                request = self._detached.popleft()
+                self._postponed_bytes -= request.memory
+                execute(self, batch, None, request)
             budget = LARGEST_BATCH
             for _ in range(len(self._active)):
                 connection = self._active.popleft()
                 connection.scheduled = False
                 worked[connection] = True
-                count = self._work(batch, connection)
-                worked[connection] = count == QUOTA
+                count, worked[connection] = self._work(batch, connection)
                 budget -= count
-                if budget <= 0:
+                if budget <= 0 or batch.size > LARGEST_ANSWERS:
                     break
         except Broken as error:
             batch.give_up(error)
@@ -199,48 +223,76 @@ class Server:
             self._schedule_batch()
         self.waits.set_timers()
 
-    def _work(self, batch: Batch, connection: Connection) -> int:
-        """Execute some requests of a client; returns how many."""
+    def _work(self, batch: Batch, connection: Connection) -> tuple[int, bool]:
+        """Execute some requests of a client; returns how many, and whether there may be more."""
         now = self.loop.time()
-        for done in range(QUOTA):
+        enough = batch.size + QUOTA_BYTES
+        done = 0
+        while done < QUOTA and batch.size <= enough:
             if connection.busy:
-                return done
+                return done, False
             try:
                 request = connection.next_request()
             except Unreadable as refused:
                 batch.refuse(connection, refused, last=True)
-                return done
+                return done, False
             if request is None:
-                return done
+                return done, False
             request.arrived = now
             self.commands += 1
             execute(self, batch, connection, request)
-        return QUOTA
+            done += 1
+        return done, True
 
     def _make_room(self) -> None:
-        """Too much is incomplete: the largest go, not the newest, so that small requests still come through."""
+        """Too much is held: the largest go, not the newest, so that small requests still come through."""
         batch = Batch(self)
-        incomplete = [each for each in self._connections if not each.scheduled and not each.busy]
-        for connection in sorted(incomplete, key=lambda each: each.held, reverse=True):
+        stuck = [each for each in self._connections if not each.scheduled and each.held]
+        for connection in sorted(stuck, key=lambda each: each.held, reverse=True):
             if self.held <= self.options.most_held:
                 break
-            batch.refuse(connection, TOO_MUCH, last=True)
+            if connection.busy:  # it has not had the answers that come before this one
+                connection.abort()
+            else:
+                batch.refuse(connection, TOO_MUCH, last=True)
             connection.forget()
         batch.finish()
+
+    def bound_unread(self) -> None:
+        """Close the connections with the most unread bytes while there are too many: their jobs go back in line."""
+        if self.unread <= self.options.most_unread:
+            return
+        for connection in self._connections:
+            connection.count_unread()
+        for connection in sorted(self._connections, key=lambda each: each.unread, reverse=True):
+            if self.unread <= self.options.most_unread:
+                break
+            log.warning("a client does not read its answers: %d bytes are dropped", connection.unread)
+            self.unread -= connection.unread
+            connection.unread = 0
+            connection.abort()
 
     # -- commands without a listener --
 
     def detach(self, request: Request, delay: float) -> bool:
-        """Execute later, without an answer. False: too many are postponed already."""
-        if len(self._postponed) >= self.options.most_postponed:
+        """Execute later, without an answer. False: too much is postponed already."""
+        size = self._postponed_bytes + request.memory
+        if len(self._postponed) >= self.options.most_postponed or size > self.options.most_postponed_bytes:
             return False
+        self._postponed_bytes = size
 
         def act() -> None:
-            self._postponed.discard(timer)
             request.arrived = self.loop.time()
             self._detached.append(request)
             self._schedule_batch()
 
-        timer = self.loop.call_later(delay, act)
-        self._postponed.add(timer)
+        def act_later() -> None:
+            self._postponed.discard(timer)
+            act()
+
+        if delay <= 0:  # not by a timer: it has been answered, and stopping the server must not drop it
+            act()
+        else:
+            timer = self.loop.call_later(delay, act_later)
+            self._postponed.add(timer)
         return True

@@ -11,11 +11,11 @@ Mocked jobs stand in lines of their own: a request for both kinds gets the first
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from headrace.dialects.bedrock.server.requests import Request
-from headrace.dialects.bedrock.server.transaction import Answer, Row, Transaction, describe, read_row, read_text
+from headrace.dialects.bedrock.server.transaction import Answer, Row, Transaction, describe, read_text
 from headrace.dialects.bedrock.server.values import (
     LARGEST,
     read_data,
@@ -31,7 +31,9 @@ from headrace.values.glob import literal_part
 
 LONGEST_PATTERN = 12_750
 MOST_JOBS = 10_000
-"""An answer holds no more jobs than this, however many are asked for: all other clients wait while it is made."""
+LARGEST_ANSWER = 4_000_000
+"""An answer holds no more jobs than the one, and takes no more jobs once it is larger than the other, however many are
+asked for: all other clients wait while it is made."""
 FIRST_BUDGET = 8
 """How many rows, or names, a search may read in its first round; eight times as many in each later one."""
 REAL, MOCKED = 0, 1
@@ -94,16 +96,21 @@ class HandOut(NamedTuple):
 
 def get_jobs(tx: Transaction, wanted: Wanted) -> HandOut | None:
     """Take the next jobs in line; None when there are none."""
-    rows = next_in_line(tx, wanted.wish, wanted.count)
-    if not rows:
+    found = next_in_line(tx, wanted.wish, wanted.count)
+    if not found:
         return None
     taken = []
     bodies = []
-    for row in rows:
+    size = 0
+    for job_id in found:
+        if size > LARGEST_ANSWER:
+            break
+        row = tx.job(job_id)
         if any(tx.matches(row.name, pattern) for pattern in tx.blacklist) or _tries(row) >= MOST_TRIES:
             tx.fail(row)
             continue
         bodies.append(_describe(tx, row))
+        size += len(bodies[-1])
         _start(tx, row)
         taken.append(row.job_id)
     if wanted.many:
@@ -172,19 +179,25 @@ def first_beyond(prefix: str) -> str | bytes:
     return b""  # beyond all texts: SQLite puts every blob after every text
 
 
-def next_in_line(tx: Transaction, wish: Wish, count: int) -> list[Row]:
-    """Up to so many jobs that are due, in order: priority (higher first), then nextRun, then jobID."""
-    return _first(count, [_of_kind(tx, wish, kind, count) for kind in wish.kinds])
+class Place(NamedTuple):
+    """Where a due job stands. Places are read before jobs, whose data may be large."""
+
+    urgency: int
+    """Its priority, negative: the lowest comes first."""
+    due: bytes
+    job_id: int
 
 
-def _first(count: int, lines: Sequence[Iterable[Row]]) -> list[Row]:
-    if len(lines) == 1:
-        return list(lines[0])
-    rows = sorted(itertools.chain.from_iterable(lines), key=lambda row: (-row.priority, row.next_run, row.job_id))
-    return rows[:count]
+def next_in_line(tx: Transaction, wish: Wish, count: int) -> list[int]:
+    """Ids of up to so many jobs that are due, in order: priority (higher first), then nextRun, then jobID."""
+    return [place.job_id for place in _first(count, [_of_kind(tx, wish, kind, count) for kind in wish.kinds])]
 
 
-def _of_kind(tx: Transaction, wish: Wish, kind: int, count: int) -> list[Row]:
+def _first(count: int, lines: Sequence[list[Place]]) -> list[Place]:
+    return lines[0] if len(lines) == 1 else sorted(itertools.chain.from_iterable(lines))[:count]
+
+
+def _of_kind(tx: Transaction, wish: Wish, kind: int, count: int) -> list[Place]:
     if wish.exact:
         return _by_names(tx, wish, kind, wish.names, count)
     pattern = wish.names[0]
@@ -200,13 +213,14 @@ def _of_kind(tx: Transaction, wish: Wish, kind: int, count: int) -> list[Row]:
         budget *= 8
 
 
-def _by_names(tx: Transaction, wish: Wish, kind: int, names: Sequence[str | bytes], count: int) -> list[Row]:
+def _by_names(tx: Transaction, wish: Wish, kind: int, names: Sequence[str | bytes], count: int) -> list[Place]:
     return _first(count, [list(itertools.islice(_line_of(tx, wish, kind, name), count)) for name in names])
 
 
-def _line_of(tx: Transaction, wish: Wish, kind: int, name: str | bytes) -> Iterator[Row]:
+def _line_of(tx: Transaction, wish: Wish, kind: int, name: str | bytes) -> Iterator[Place]:
     for priority in priorities(tx, wish.priority, "top_priority_of_name", kind, name):
-        yield from map(read_row, tx.stream("due_of_name", kind, name, priority, tx.now))
+        for job_id, due in tx.stream("due_of_name", kind, name, priority, tx.now):
+            yield Place(-priority, due, job_id)
 
 
 def priorities(tx: Transaction, wanted: int | None, statement: str, *of: Any) -> Iterator[int]:
@@ -220,15 +234,15 @@ def priorities(tx: Transaction, wanted: int | None, statement: str, *of: Any) ->
         yield priority
 
 
-def _down_the_line(tx: Transaction, wish: Wish, kind: int, count: int, budget: int) -> list[Row] | None:
+def _down_the_line(tx: Transaction, wish: Wish, kind: int, count: int, budget: int) -> list[Place] | None:
     """Look at so many due jobs of all names, in order. None: there are more, and not enough have matched."""
-    found: list[Row] = []
+    found: list[Place] = []
     for priority in priorities(tx, wish.priority, "top_priority", kind):
         seen = 0
-        for job_id, matches in tx.stream("due", kind, priority, tx.now, wish.names[0], budget):
+        for job_id, due, matches in tx.stream("due", kind, priority, tx.now, wish.names[0], budget):
             seen += 1
             if matches:
-                found.append(tx.job(job_id))
+                found.append(Place(-priority, due, job_id))
                 if len(found) == count:
                     return found
         if seen == budget:
@@ -237,7 +251,7 @@ def _down_the_line(tx: Transaction, wish: Wish, kind: int, count: int, budget: i
     return found
 
 
-def _from_name_to_name(tx: Transaction, wish: Wish, kind: int, count: int, budget: int) -> list[Row] | None:
+def _from_name_to_name(tx: Transaction, wish: Wish, kind: int, count: int, budget: int) -> list[Place] | None:
     """Look at the heads of so many lines. None: more names than that begin like the pattern."""
     pattern = wish.names[0]
     beyond = first_beyond(wish.prefix)

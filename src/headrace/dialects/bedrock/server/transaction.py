@@ -138,6 +138,10 @@ class Transaction:
         if next_run <= self.now:
             self.runnable.append(name)
 
+    def wake_all(self) -> None:
+        """Any job may have become runnable."""
+        self.woken = True
+
     def promote(self, key: str) -> None:
         """A job of a sequence has ended: the oldest waiting one is next, unless another is active."""
         if not key or self.first("holder_of_sequence", key, 0) is not None:

@@ -13,7 +13,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from headrace.dialects.bedrock.server.batch import Batch, Broken
 from headrace.dialects.bedrock.server.connection import Connection
@@ -29,7 +29,10 @@ log = logging.getLogger("headrace.bedrock")
 
 LOOK_AT_CLOCK = 0.5
 """Seconds, at most, between two looks for jobs that have fallen due, while a client waits."""
+LARGEST_ANSWERS = 16_000_000
+"""Bytes of answers in a batch after which no more waiters are served in it."""
 _NONE: frozenset[Wish] = frozenset()
+T = TypeVar("T")
 
 
 @dataclass(eq=False, slots=True)
@@ -167,6 +170,8 @@ class Waits:
         self._due_timer: asyncio.TimerHandle | None = None
         self._looked = ""
         """Jobs that fell due up to this moment have been looked for."""
+        self._rest: asyncio.Handle | None = None
+        """Serves those that were passed over because the answers of a batch had become large."""
 
     def __len__(self) -> int:
         return len(self._waiters)
@@ -198,7 +203,7 @@ class Waits:
             self.answer(batch, waiter, Refused("303 Timeout"), last=True)
 
     def close(self) -> None:
-        for timer in (self._deadline_timer, self._due_timer):
+        for timer in (self._deadline_timer, self._due_timer, self._rest):
             if timer is not None:
                 timer.cancel()
 
@@ -216,6 +221,9 @@ class Waits:
         if waiter.connection.is_gone():
             waiter.connection.waiter = None
             return True
+        if batch.size > LARGEST_ANSWERS:
+            self.look_again()
+            return False
         try:
             found = batch.run(lambda tx: get_jobs(tx, waiter.wanted))
         except Refused as refused:
@@ -224,6 +232,16 @@ class Waits:
         if found is not None:
             self.answer(batch, waiter, found)
         return found is not None
+
+    def look_again(self) -> None:
+        """Let all waiters try in a batch of their own, soon."""
+        if self._rest is None:
+            self._rest = self._server.loop.call_soon(self._serve_rest)
+
+    def _serve_rest(self) -> None:
+        self._rest = None
+        if self._waiters:
+            self._run(Transaction.wake_all)
 
     def set_timers(self) -> None:
         loop = self._server.loop
@@ -248,16 +266,23 @@ class Waits:
         self._due_timer = None
         if not self._waiters or self._server.stopping:
             return
+        pause = self._run(self._fallen_due)
+        self._due_timer = self._server.loop.call_later(LOOK_AT_CLOCK if pause is None else pause, self._look_at_clock)
+
+    def _run(self, look: Callable[[Transaction], T]) -> T | None:
+        """Look for jobs in a batch of its own, which serves their waiters."""
+        if self._server.paused:  # all waiters are served when this ends
+            return None
         batch = Batch(self._server)
-        pause = LOOK_AT_CLOCK
+        found = None
         try:
-            pause = batch.run(self._fallen_due)
+            found = batch.run(look)
         except Refused as error:
             log.warning("could not look for jobs that are due: %s", error)
         except Broken as error:
             batch.give_up(error)
         batch.finish()
-        self._due_timer = self._server.loop.call_later(pause, self._look_at_clock)
+        return found
 
     def _fallen_due(self, tx: Transaction) -> float:
         """Name the jobs that fell due since the last look; returns the seconds until the next one."""

@@ -8,7 +8,7 @@ ORDER BY priority DESC LIMIT 1
 
 -- name: due
 -- Jobs of a kind and a priority that are due, first come first, and whether their names match a pattern.
-SELECT jobID, name GLOB ?4 FROM jobs
+SELECT jobID, CAST(nextRun AS BLOB), name GLOB ?4 FROM jobs
 WHERE state IN ('QUEUED', 'RUNQUEUED') AND {MOCKED} = ?1 AND priority = ?2 AND nextRun <= ?3
     AND (typeof(nextRun) = 'text' OR CAST(nextRun AS TEXT) <= ?3)
 ORDER BY nextRun, jobID LIMIT ?5
@@ -21,7 +21,7 @@ ORDER BY priority DESC LIMIT 1
 
 -- name: due_of_name
 -- Jobs of a kind, a name and a priority that are due, first come first. (A nextRun that looks like a number is text, too.)
-SELECT {ROW} FROM jobs
+SELECT jobID, CAST(nextRun AS BLOB) FROM jobs
 WHERE state IN ('QUEUED', 'RUNQUEUED') AND {MOCKED} = ?1 AND name = CAST(?2 AS TEXT) AND priority = ?3 AND nextRun <= ?4
     AND (typeof(nextRun) = 'text' OR CAST(nextRun AS TEXT) <= ?4)
 ORDER BY nextRun, jobID
