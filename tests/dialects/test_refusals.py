@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from conformance.helpers import new
+from headrace import Headrace
 from headrace.dialects.base import DialectStore
 from headrace.dialects.bedrock.store import BedrockStore
 from headrace.dialects.gearmonkey import GearMonkeyStore
@@ -138,3 +139,13 @@ def test_an_option_of_a_facet_that_the_store_lacks_is_refused(name: str, option:
     store: Any = STORES[name]
     with pytest.raises(Unsupported):
         store.put([new("a", body=b"{}", **USES[option])])
+
+
+@pytest.mark.parametrize("name", STORES)
+def test_rules_of_lanes_are_refused_in_words(name: str) -> None:
+    app = Headrace(STORES[name].url)
+    app.use_store(STORES[name])
+    lane = app.queue("q").lane("k")
+    for act in (lambda: lane.limit(1), lambda: lane.rate("1/minute"), lane.clear):
+        with pytest.raises(Unsupported, match="has no lanes: use a native store"):
+            act()

@@ -9,7 +9,7 @@ DATABASE = 9
 
 def fresh(program: str = "") -> str:
     """The URL of this process' own database, emptied."""
-    server = servers.shared(program or next(iter(servers.programs())))
+    server = servers.shared(program or servers.preferred())
     with server.client() as client:
         client.execute_command("SELECT", DATABASE)
         client.flushdb()

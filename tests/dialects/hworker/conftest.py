@@ -13,7 +13,7 @@ from headrace import Headrace
 from headrace.dialects import hworker
 from headrace.dialects.hworker import Hworker
 from processes import SOURCE, TESTS
-from store.redis.servers import Server, few_programs, programs
+from store.redis.servers import Server, few_programs, preferred, programs
 
 from .peer import Peer
 from .scene import Queue
@@ -42,7 +42,7 @@ def server(request: pytest.FixtureRequest) -> Server:
 @pytest.fixture
 def one_server() -> Server:
     """For what depends on processes and time rather than on the server."""
-    return server_of(next(iter(programs())))
+    return server_of(preferred())
 
 
 @pytest.fixture

@@ -78,7 +78,7 @@ class FullModel(Model):
         for jid in jids:
             if self.sets[f"ql:j:{jid}-dependents"] - set(jids):
                 raise Refused("is a dependency")
-        for jid in dict.fromkeys(jids):
+        for jid in jids:
             job = self.job(jid)
             if job.get("state") == "complete":
                 continue

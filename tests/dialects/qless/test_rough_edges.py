@@ -77,10 +77,27 @@ def test_an_empty_group_of_a_retry_is_none(qless: Recorder) -> None:
     assert qless.json("get", 2, "b")["failure"]["message"] == 'Job exhausted retries in queue "q"'
 
 
-def test_a_job_that_is_named_twice_is_cancelled_once(qless: Recorder) -> None:
+def test_a_cancel_publishes_each_mention_of_a_jid(qless: Recorder) -> None:
     put(qless, "a", "tags", '["t"]')
-    assert qless("cancel", 1, "a", "a") == ["a", "a"]
-    assert qless.events == [("ql:log", {"jid": "a", "worker": "", "event": "canceled", "queue": "q"})]
+    put(qless, "b")
+    qless("track", 0, "track", "b")
+    qless.events.clear()
+    assert qless("cancel", 1, "a", "a", "b", "nope", "b", "nope") == ["a", "a", "b", "nope", "b", "nope"]
+
+    def cancelled(jid: str, *, exists: bool = False) -> tuple[str, object]:
+        holder = {"worker": "", "queue": "q"} if exists else {"worker": False, "queue": False}
+        return ("ql:log", {"jid": jid, "event": "canceled", **holder})
+
+    assert qless.events == [
+        cancelled("a", exists=True),
+        cancelled("a"),
+        cancelled("b", exists=True),
+        ("ql:canceled", "b"),
+        cancelled("nope"),
+        cancelled("b"),
+        ("ql:canceled", "b"),
+        cancelled("nope"),
+    ]
     assert qless.zset("ql:tags") == {"t": 0}
 
 

@@ -16,6 +16,7 @@ from headrace.dialects.qless.store import QlessStore
 from headrace.errors import Unsupported
 from headrace.store.contract import Store
 from headrace.values.clock import ManualClock
+from store.redis import servers
 from store.redis.servers import Server
 
 from .recorder import Recorder
@@ -122,7 +123,8 @@ def _facets(request: pytest.FixtureRequest) -> None:
 @pytest.fixture(autouse=True)
 def _refusals(request: pytest.FixtureRequest) -> None:
     """They are run all the same: one that begins to pass, or to say something else, is no longer different."""
-    name = re.sub(r"\[(path|wheel|chosen)-", "[", request.node.name)
+    programs = "|".join(servers.programs())
+    name = re.sub(rf"\[({programs})-", "[", request.node.name)
     row = REFUSED.get(name) or REFUSED.get(request.node.originalname)
     if row is not None:
         request.applymarker(pytest.mark.refused(Unsupported, WORDS[row]))

@@ -247,6 +247,13 @@ def test_what_qless_cannot_carry_is_refused_in_words(app: Headrace, qless: Recor
     assert Facet.UNIQUE not in app.store.facets
 
 
+def test_a_job_that_headrace_cancels_twice_in_one_call_is_published_once(app: Headrace, qless: Recorder) -> None:
+    job = app.task(name="t", queue="q")(print).enqueue()
+    assert app.store.run(app.store.cancel([job.id, job.id])) == [True, True]
+    qless("length", 0, "q")
+    assert [text["jid"] for _, text in qless.events if text["event"] == "canceled"] == [job.id]
+
+
 def test_cancel_delete_revive_counts_history(app: Headrace, client: Client) -> None:
     @app.task(name="t", queue="q")
     def task(fails: bool = False) -> None:

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from headrace.dialects.qless import Client, Job, retry
-from headrace.dialects.qless.workers import CoroutineWorker, Worker
+from headrace.dialects.qless.events import Listener
+from headrace.dialects.qless.workers import CoroutineWorker, ForkPerJobWorker, Worker
 from processes import children_of, environment, eventually
 from store.redis.servers import Server
 
@@ -171,6 +172,20 @@ STOPPED_BY_A_THREAD = SCRIPT.replace("0.05", "3600.0").replace(
     "worker.run()",
     "import os, threading\nthreading.Thread(target=lambda: (os.read(0, 1), worker.stop())).start()\nworker.run()",
 )
+
+
+def test_a_worker_that_is_told_to_stop_as_it_goes_to_sleep_does_not(client: Client) -> None:
+    """Between its last look whether it is to stop and its wait."""
+    worker = ForkPerJobWorker(["q"], client, interval=3_600.0)
+    listener = Listener(client.driver, ["ql:w:nobody"])
+    reader, writer = os.pipe()
+    try:
+        worker.stop()
+        worker._wait(listener, reader)
+    finally:
+        listener.close()
+        os.close(reader)
+        os.close(writer)
 
 
 @pytest.mark.usefixtures("testimony")

@@ -48,14 +48,14 @@ def test_the_examples_run(
         if "s.listen()" not in code:
             exec(code, names)
             continue
-        assert len(scene.jobs) == 6
+        assert len(scene.jobs) == 8
         exec(code.partition("s.listen()")[0], names)
         s = names["s"]
         assert isinstance(s, Schedule)
         thread = threading.Thread(target=s.listen)
         thread.start()
         s.add_now("some.ns/func-name", 1, 2)
-        eventually(lambda: len(scene.jobs) == 5, "the end of what was due")
+        eventually(lambda: len(scene.jobs) == 7, "the end of what was due")
         s.close()
         thread.join(20)
     assert "1 2" in capsys.readouterr().out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
@@ -227,6 +228,72 @@ def test_arguments_are_checked_before_anything_is_written(s: Schedule, scene: Sc
             s.add_now(clear, *args)
     with pytest.raises(ArgumentsError):
         s.add_now("#'some.ns/func-name", object())
+    assert scene.empty
+
+
+@pytest.mark.parametrize(
+    ("text", "args", "job"),
+    [
+        ("your-app.cache/clear", [], "#'your-app.cache/clear"),
+        ("your_app.cache:clear", [], "#'your-app.cache/clear"),
+        ("#'clojure.core/println", ["Beep!"], "#'clojure.core/println"),
+        ("#'clojure.core//", [4, 2], "#'clojure.core//"),
+        (LITERAL := '(fn [] (your-app.user/activate\n          "tracy@domain.com"))', [], LITERAL),
+        (f"  {LITERAL}\n", [], LITERAL),
+        ("#(your-app.user/activate %)", ["tracy@domain.com"], "#(your-app.user/activate %)"),
+        (TWO := "(fn twice ([x] (f x)) ([x y] (f x) (f y)))", [1, 2], TWO),
+        (ODD := r"""(fn [{:keys [a]} & more] (f a more "\")" \( #{1})) ; )""", [1, 2], ODD),
+        ("a name of ours", [], "a name of ours"),
+    ],
+)
+def test_a_text_is_written_as_a_clojure_program_writes_it(
+    s: Schedule, scene: Scene, text: str, args: list[object], job: str
+) -> None:
+    s.task(name="a name of ours")(clear)
+    identity = s.add(text, *args, at="2031-01-01")
+    assert json.loads(payload_of(scene, identity)) == {"args": args, "cron": "2031 1 1 * 0 0 0", "job": job}
+
+
+def test_a_literal_that_is_added_here_runs_here(s: Schedule) -> None:
+    activated: list[str] = []
+
+    @s.app.task(name="your-app.user/activate")
+    def activate(email: str) -> None:
+        activated.append(email)
+
+    s.add_now('(fn [] (your-app.user/activate "tracy@domain.com"))')
+    s.add_now("#(your-app.user/activate %)", "zoe@domain.com")
+    s.app.worker().run_until_empty()
+    assert activated == ["tracy@domain.com", "zoe@domain.com"]
+
+
+@pytest.mark.parametrize(
+    ("text", "args", "why"),
+    [
+        *(
+            (text, [], "not the name of a function")
+            for text in ("", " ", "no such thing", "a/b/c", "a/", "#'", "12", "-1")
+        ),
+        *(
+            (text, [], "not the name of a function")
+            for text in ("nil", ":key", '"text"', "#'(fn [] (f))", "[f]", "#{f}")
+        ),
+        *((text, [], "not a function literal") for text in ("()", "(println 1)", "(fn)", "(fn a)", "(fn a (f))")),
+        *(
+            (text, [], "do not match")
+            for text in ("(fn [] (f)", "(fn [] (f)))", '(fn [] (f "))', "(fn [] (f]))", "#(f) #(g)")
+        ),
+        ("(fn [x] (f x))", [], "takes 1 argument, and 0 were given"),
+        ("#(f % %2)", [1], "takes 2 arguments, and 1 was given"),
+        ("#(f)", [1], "takes 0 arguments, and 1 was given"),
+    ],
+)
+def test_a_text_that_nothing_can_call_is_refused(
+    s: Schedule, scene: Scene, text: str, args: list[int], why: str
+) -> None:
+    for add in (lambda: s.add(text, *args, in_="5 minutes"), lambda: s.add_now(text, *args)):
+        with pytest.raises(ConfigurationError, match=why):
+            add()
     assert scene.empty
 
 

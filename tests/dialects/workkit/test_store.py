@@ -66,6 +66,19 @@ def test_enqueue_writes_what_a_peer_can_read(app: Headrace, scene: Scene) -> Non
     assert json.loads(job.snapshot.body) == {"to": "a@b", "cc": ["c"]}
 
 
+def test_a_job_that_was_due_and_is_put_again_later_is_the_same_job(url: str, scene: Scene) -> None:
+    """So a drain that was killed, and starts again in another second, doubles nothing."""
+    clock = ManualClock(now=1_893_553_445_700)
+    with closing(WorkKitStore(url, clock=clock)) as store:
+        job = NewJob(id="a", task="t:t", body=b"[1]", run_at=clock.now() - 3_600_000)
+        (first,) = store.run(store.put([job]))
+        clock.advance(2_000)
+        (again,) = store.run(store.put([job]))
+        assert (again.id, first.created, again.created) == (first.id, True, False)
+        assert scene.scores == {first.id: 1_893_553_445_700}, "it is due when it was put"
+        assert json.loads(scene.jobs[first.id])["cron"] == "2030 1 2 * 2 4 5"
+
+
 def test_each_enqueue_is_a_job_of_its_own(app: Headrace, scene: Scene) -> None:
     runs: list[str] = []
 

@@ -29,6 +29,7 @@ from headrace.dialects.gearmonkey.protocol import (
 )
 from headrace.errors import MaybeApplied, StoreError, StoreUnavailable
 from headrace.values.codec import describe_error
+from headrace.worker.copies import without_copies
 
 log = logging.getLogger("headrace.gearmonkey")
 
@@ -111,7 +112,8 @@ class StrictLoop:
         self._send("HMSET", job, "status", Status.BUSY, repeatable=True)
         self.job = function, number
         try:
-            output = output_of(self._works[function](given.decode(errors="surrogateescape")))
+            with without_copies(f"{function}:{number}"):
+                output = output_of(self._works[function](given.decode(errors="surrogateescape")))
             status = Status.SUCCESS
         except Exception as error:
             log.warning("job %s:%s: %s: %s", function, number, type(error).__name__, error)

@@ -26,6 +26,7 @@ from headrace.store import Operation
 from headrace.values.clock import SystemClock
 from headrace.values.codec import describe_error, encode_error
 from headrace.values.durations import doubled
+from headrace.worker.copies import without_copies
 from headrace.worker.identity import introduce
 
 log = logging.getLogger("headrace.gearmonkey")
@@ -243,7 +244,8 @@ class Loop:
         done.began = self._steady()
         crashpoints.passing("run.begin")
         try:
-            done.result = output_of(self._works[lease.task](lease.body.decode(errors="surrogateescape")))
+            with without_copies(lease.id):
+                done.result = output_of(self._works[lease.task](lease.body.decode(errors="surrogateescape")))
         except Exception as error:
             log.warning("job %s: %s: %s", lease.id, type(error).__name__, error)
             done.kind, done.group = Kind.FAILED, type(error).__name__[:200]

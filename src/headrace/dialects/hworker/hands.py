@@ -10,6 +10,8 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
+from headrace.worker.copies import without_copies
+
 
 class Success(Struct, frozen=True):
     """Done: it will not run again."""
@@ -61,9 +63,10 @@ class Hands:
 
     def _perform(self, job: Any) -> Result:
         try:
-            result = self._handler(self._state, job)
-            if asyncio.iscoroutine(result):
-                result = asyncio.run(result)
+            with without_copies("of this handler"):
+                result = self._handler(self._state, job)
+                if asyncio.iscoroutine(result):
+                    result = asyncio.run(result)
             if result is None:
                 return Success()
             if not isinstance(result, Success | Retry | Failure):

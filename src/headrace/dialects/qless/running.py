@@ -14,6 +14,7 @@ from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from headrace.errors import ConfigurationError
+from headrace.worker.copies import without_copies
 
 if TYPE_CHECKING:
     from .job import Job
@@ -85,7 +86,8 @@ def begin(job: Job, allowed: Sequence[str] | None = None) -> Awaitable[Any] | No
     if method is None:
         return None
     try:
-        answer = method(job)
+        with without_copies(job.jid):
+            answer = method(job)
         if inspect.isgenerator(answer) or inspect.isasyncgen(answer):
             raise TypeError(f"The method of {job.klass_name} is a generator, and so nothing of it has run.")
     except KeyboardInterrupt:
@@ -99,7 +101,8 @@ def begin(job: Job, allowed: Sequence[str] | None = None) -> Awaitable[Any] | No
 async def go_on(job: Job, rest: Awaitable[Any]) -> None:
     """Await what `begin` has left to be awaited."""
     try:
-        await rest
+        with without_copies(job.jid):
+            await rest
     except KeyboardInterrupt:
         raise
     except BaseException as error:

@@ -16,6 +16,8 @@ from headrace.errors import ConfigurationError
 from headrace.task import Task
 from headrace.values.names import check_name
 
+from .literals import is_literal
+
 if TYPE_CHECKING:
     from headrace.app import Headrace
 
@@ -118,8 +120,10 @@ def wire_name(task: str) -> str:
     "#'your-app.cache/clear"
     >>> wire_name("some.ns/func-name"), wire_name("#'a/b"), wire_name("clear")
     ("#'some.ns/func-name", "#'a/b", 'clear')
+    >>> wire_name("(fn [x] (some.ns/func-name x))")
+    '(fn [x] (some.ns/func-name x))'
     """
-    if task.startswith(VAR):
+    if task.startswith(VAR) or is_literal(task):
         return task
     module, colon, function = task.partition(":")
     if colon and module and "/" not in task:

@@ -16,7 +16,7 @@ from headrace.dialects.positions import Positions, decode_by_name
 from headrace.errors import ArgumentsError, Unsupported
 from headrace.task import Task
 
-from .literals import called
+from .literals import called, is_literal
 
 LONGEST_SHOWN = 200
 
@@ -37,7 +37,7 @@ class Payload(Struct, frozen=True):
     @property
     def call(self) -> tuple[str, list[bytes]]:
         """The job that is called, and its arguments: of a function literal those of the call in it."""
-        found = called(self.job, self.arguments) if self.job.lstrip().startswith(("(", "#(")) else None
+        found = called(self.job, self.arguments) if is_literal(self.job) else None
         return (self.job, self.arguments) if found is None else (f"#'{found[0]}", found[1])
 
 

@@ -25,7 +25,8 @@ from headrace.worker.embedded import Worker
 from .address import make_settings, url_of
 from .find import Entry
 from .handlers import public_function, wire_name
-from .payload import by_position, canonical, job_id
+from .literals import why_not_callable
+from .payload import by_position, canonical, job_id, shown
 from .store import WorkKitStore
 from .times import as_milliseconds, as_moment, cron_of, in_order, next_time, read_cron
 from .wire import NewEntry
@@ -149,7 +150,7 @@ class Schedule(Closing):
 
         Exactly one of: `at` ("7pm tomorrow", or a datetime), `in_` ("5 minutes"), `every` ("weekday at 9:30"), `cron`
         (seven fields, from year to second). Times are UTC. `function` is one that a module names, or what a job is
-        called elsewhere, as in "#'clojure.core/println".
+        called elsewhere: a name ("#'clojure.core/println") or a function literal of Clojure, which is written as it is.
         """
         given = {"at": at, "in_": in_, "every": every, "cron": cron}
         chosen = [(kind, value) for kind, value in given.items() if value is not None]
@@ -193,6 +194,12 @@ class Schedule(Closing):
     def _call(self, function: Function, args: tuple[Any, ...]) -> tuple[str, list[Any]]:
         """The name of a call on the wire, and its arguments, checked."""
         if isinstance(function, str):
+            function = function.strip()
+            if function not in self.app.tasks and (why := why_not_callable(function, len(args))):
+                raise ConfigurationError(
+                    f'{shown(function)} cannot be scheduled: {why}. Write a name, as in "#\'some.ns/func-name", or a '
+                    'function literal, as in "(fn [x] (some.ns/func-name x))", and pass its arguments to add().'
+                )
             body = Arguments(function, _any_arguments).encode(args, {}, self.app.payload_limit)
             return wire_name(function), by_position(None, body)[0] if args else []
         task = next((known for known in self.app.tasks.values() if known.function is function), None)

@@ -136,8 +136,9 @@ class WorkKitStore(RedisDialect, OwnerlessStore[Session]):
             instants = iter(self.timekeeper.instants(sum(moment <= now for moment in moments)))
             new = []
             for job, args, moment in zip(jobs, arguments, moments, strict=True):
-                # A later moment is rounded up, so that a delay is never short.
-                second = now // 1000 * 1000 if moment <= now else -(-moment // 1000) * 1000
+                # A later moment is rounded up, so that a delay is never short. One in the past keeps its second: a job
+                # that is put again, as by a drain that was killed, is the same job then.
+                second = moment // 1000 * 1000 if moment <= now else -(-moment // 1000) * 1000
                 cron = in_order(cron_of(second), self.settings.cron_order)
                 text = canonical(wire_name(job.task), cron, args, job.id if job.unique_key is None else None)
                 new.append(NewEntry(job_id(text), text, next(instants) if moment <= now else second))

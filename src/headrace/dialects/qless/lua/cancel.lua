@@ -49,12 +49,9 @@ function Cancel.cancel(jids)
   if jid then
     error('Cancel(): ' .. jid .. ' is a dependency of ' .. dependent .. ' but is not mentioned to be canceled')
   end
-  local done = {}
+  -- Each mention is published, as the deployed script does: the second one is that of a job that does not exist.
   for _, one in ipairs(jids) do
-    if not done[one] then
-      done[one] = true
-      remove(one)
-    end
+    remove(one)
   end
   return jids
 end

@@ -181,7 +181,8 @@ class ForkPerJobWorker(Worker):
 
     def _wait(self, listener: Listener, reader: int) -> None:
         """For the end of a child, for news of a lost job, for the next look at the queues; and to be told to stop."""
-        told = [] if self._stop.is_set() else [self._stop.reader]
+        # Told to stop, it waits for its children alone; without any (it was told a moment ago) it goes on at once.
+        told = [] if self._stop.is_set() and self._children else [self._stop.reader]
         ready = readable([reader, *told, *listener.descriptors], self.options.interval)
         if reader in ready:
             with suppress(BlockingIOError):

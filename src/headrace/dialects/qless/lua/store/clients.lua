@@ -92,11 +92,12 @@ end
 -- cancel jids
 -- Reply: a list, 1 for those that are cancelled; or {needed, by}, and nothing done, if another job depends on one of them.
 function Clients.cancel(_, jids)
-  local answers, known = {}, {}
+  local answers, known, seen = {}, {}, {}
   for i, jid in ipairs(jids) do
     local state = call('HGET', 'ql:j:' .. jid, 'state')
     answers[i] = state and state ~= 'complete' and 1 or 0
-    if answers[i] == 1 then
+    if answers[i] == 1 and not seen[jid] then
+      seen[jid] = true
       known[#known + 1] = jid
     end
   end

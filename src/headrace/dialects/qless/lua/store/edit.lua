@@ -12,6 +12,10 @@ local function put_again(now, jid, to, at, depends)
   local key = 'ql:j:' .. jid
   local queue, klass, data, remaining, kept = unpack(
     call('HMGET', key, 'queue', 'klass', 'data', 'remaining', 'scheduled'))
+  -- Test traffic stays test traffic.
+  if to and queue:sub(1, 1) == '~' and to:sub(1, 1) ~= '~' then
+    to = '~' .. to
+  end
   at = at or stored_number(kept) or stored_number(call('ZSCORE', 'ql:q:' .. queue .. '-scheduled', jid))
   Qless.Put.put(now, 'headrace', to or queue, jid, klass or '', data or '{}', at and at - now or 0, nil, nil, nil, depends)
   call('HSET', key, 'remaining', remaining or 5)
