@@ -105,7 +105,7 @@ def paying_after_the_lease_is_lost() -> str:
     """The first run has its job taken back under it, the second gets through."""
     run = current()
     if not run.data:
-        run.update("was here")
+        run.replace("was here")
         while run.job.refresh().data != "was here":
             time.sleep(0.01)
         run.job.take_back()

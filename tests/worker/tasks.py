@@ -380,7 +380,7 @@ talking, talking_isolated, talking_async = of_three_kinds("talking", behaviours.
 def leaves_a_note() -> str:
     run = current()
     if run.attempt == 1:
-        run.update("read me")
+        run.replace("read me")
         raise ValueError("first time")
     return str(run.data)
 
@@ -389,7 +389,7 @@ def leaves_a_note() -> str:
 def leaves_a_note_isolated() -> str:
     run = current()
     if run.attempt == 1:
-        run.update("read me")
+        run.replace("read me")
         raise ValueError("first time")
     return str(run.data)
 

@@ -31,7 +31,8 @@ def leases() -> Iterator[Leases]:
         lease = Lease(number, 1, f"{number}", "task", "default", b"{}")
         pump.leases.waiting[Run(lease, cast("Any", None), pump._reports)] = True
     pump.leases.ahead.replied({0}, 0)
-    pump.leases.ahead.due_at += 60  # just now, however slow this machine is
+    pump.leases.ahead.replied_at += 60  # just now, however slow this machine is
+    pump.leases.ahead.due_at += 60
     pump.leases.outcomes.append(Outcome(ref=9, token=1, id="9", kind=Kind.DONE))
     yield pump.leases
     pump.close()
@@ -68,6 +69,29 @@ def test_outcomes_wait_no_longer_than_what_is_held_ready_takes(leases: Leases) -
     assert not leases.ripe()
     leases.ahead.due_at -= 60 + leases.ahead.seconds
     assert leases.ripe()
+
+
+@pytest.mark.parametrize(
+    ("rate", "trip", "running", "seconds"),
+    [
+        (3_500, 0.001, 4, 0.005),  # jobs of a millisecond and more: what a kill makes run again is 5 ms of work
+        (3_500, 0.002, 4, 0.008),  # a fifth of the time is for exchanges
+        (3_500, 0.010, 4, 0.010),
+        (50_000, 0.0003, 1, 0.010),  # quick jobs, which exchanges slow down
+    ],
+)
+def test_outcomes_of_jobs_that_are_not_quick_wait_five_milliseconds(
+    leases: Leases, rate: int, trip: float, running: int, seconds: float
+) -> None:
+    for run in list(leases.waiting)[:running]:
+        leases.running[run] = True
+    leases.ahead.ended(rate, 1.0, ran_out=False)
+    for _ in range(50):
+        leases.ahead.pace.exchanged(trip)
+    assert not leases.ripe()
+    assert leases.settle_at - leases.ahead.replied_at == pytest.approx(seconds, abs=1e-6)
+    leases.ahead.replied_at -= 60 + seconds
+    assert leases.ripe() is (seconds < 0.010)
 
 
 def test_a_job_of_higher_priority_starts_before_the_leases_in_hand(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,7 +73,7 @@ def test_a_worker_without_store_stops_before_others_start(
     blocker.execute("COMMIT")
     blocker.close()
     again = witness.wait("start", job.id, count=2)
-    assert again.crashes == 1
+    assert again.crashes == 0, "it is not to blame"
     (tmp_path / "go").touch()
     job.result(timeout=20)
     worker.logged("cut off from the store")

@@ -17,6 +17,7 @@ from headrace.worker.child import Child
 from headrace.worker.custody import Custody
 from headrace.worker.embedded import Keeper
 from headrace.worker.ledger import Ledger
+from headrace.worker.lifeline import Lifeline
 from headrace.worker.process import Settings
 from headrace.worker.pump import Pump
 from headrace.worker.renewals import Renewals
@@ -82,7 +83,7 @@ def renew(app: Headrace, hands: Hands, ledger: Ledger) -> Callable[[], int]:
     """A supervisor's look at its one process."""
     supervisor = Supervisor(app, Settings(app_path="", store=app.url, queues=("default",), slots=1))
     supervisor._clock = hands  # type: ignore[assignment]
-    child = Child(SimpleNamespace(pid=0), INFO, INFO.timeout, ledger, Custody(()))  # type: ignore[arg-type]
+    child = Child(SimpleNamespace(pid=0), INFO, INFO.timeout, ledger, Custody(()), Lifeline())  # type: ignore[arg-type]
     child.renewed = hands.now
     return lambda: supervisor._renew_one(child)
 

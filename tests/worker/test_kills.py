@@ -157,8 +157,11 @@ def test_the_log_says_what_a_dead_process_had_in_hand(
 def test_what_a_dead_process_had_not_begun_is_in_the_log(
     point: str, began: bool, app: Headrace, start_worker: StartWorker, tmp_path: Path
 ) -> None:
-    """It dies with three leases in hand: before it has begun with any, or with one (and perhaps others) begun."""
-    app.enqueue_many([tasks.work.call(number, 0.0) for number in range(3)])
+    """It dies with three leases in hand: before it has begun with any, or with one (and perhaps others) begun.
+
+    They are long: a quick one could end, and be settled, while the thread that ends the process waits for its turn.
+    """
+    app.enqueue_many([tasks.work.call(number, 60.0) for number in range(3)])
     env = {"HEADRACE_CRASH": point, "HEADRACE_CRASH_MARK": str(tmp_path / "died here")}
     worker = start_worker("--slots", "3", env=env)
     ran, held = map(int, worker.logged(IN_HAND % "exit code 137").groups())

@@ -16,6 +16,7 @@ import pytest
 from headrace import Headrace, StoreUnavailable
 from headrace.store import Store
 from headrace.worker import process
+from headrace.worker.lifeline import Follower
 from processes import eventually, worker_process
 from store.redis.proxy import Proxy
 from store.redis.servers import Server
@@ -174,7 +175,7 @@ def test_a_process_that_begins_while_the_store_is_away_is_started_again(monkeypa
     monkeypatch.setattr(process, "load_app", lambda _: Headrace())
     settings = process.Settings(app_path="shop:app", store="postgresql://h/db", queues=(), slots=1)
     config = process.ProcessConfig(settings=settings, session="s", timeout=1, ledger=-1, custody=(), lifeline=-1)
-    assert process._run(config) == 75
+    assert process._run(config, Follower(-1)) == 75
 
 
 def test_the_session_of_a_process_that_died_in_an_outage_is_closed_after_it(tmp_path: Path) -> None:
@@ -188,7 +189,7 @@ def test_the_session_of_a_process_that_died_in_an_outage_is_closed_after_it(tmp_
         ):
 
             def sessions() -> set[str]:
-                return {session.info.id for session in app.workers()}
+                return {worker.id for worker in app.workers()}
 
             first = eventually(sessions, "a worker")
             proxy.refuse()

@@ -22,6 +22,7 @@ from headrace.records import SessionInfo
 from headrace.worker.child import Child
 from headrace.worker.custody import Custody
 from headrace.worker.ledger import Ledger
+from headrace.worker.lifeline import Lifeline
 from headrace.worker.process import Settings
 from headrace.worker.supervisor import Supervisor
 from processes import (
@@ -134,7 +135,7 @@ def test_a_supervisor_that_stops_no_longer_looks_whether_it_can_start_a_process(
     pauses: list[float] = []
     with closing(Headrace("sqlite:///:memory:")) as app, closing(Ledger.shared()) as ledger:
         supervisor = Supervisor(app, Settings(app_path="", store=app.url, queues=("default",), slots=1))
-        child = Child(SimpleNamespace(pid=0), SessionInfo(id="s", name="s"), 15_000, ledger, Custody(()))  # type: ignore[arg-type]
+        child = Child(SimpleNamespace(pid=0), SessionInfo(id="s", name="s"), 15_000, ledger, Custody(()), Lifeline())  # type: ignore[arg-type]
         supervisor._children[0] = child
         monkeypatch.setattr("headrace.worker.supervisor._signal", lambda *_: None)
         monkeypatch.setattr(supervisor._signals, "wait", pauses.append)
@@ -314,3 +315,18 @@ def test_an_idle_worker_writes_nothing_and_costs_next_to_nothing(
     assert version() == settled
     assert share < 0.015
     other.close()
+
+
+def test_a_process_that_is_born_too_large_runs_jobs_and_makes_way_more_and_more_slowly(
+    app: Headrace, start_worker: StartWorker
+) -> None:
+    worker = start_worker("--slots", "1", "--max-memory", "5MB")
+    began = time.monotonic()
+    processes = 4
+    for number in range(1, processes):
+        assert tasks.nothing.enqueue(number).result(timeout=20) == number
+        worker.logged("more than 5 MB in use: making way", count=number)
+    worker.logged("worker process .* started", count=processes)
+    worker.logged(r"takes \d+ MB before its first job, and --max-memory is 5 MB", count=processes - 1)
+    assert time.monotonic() - began > 0.4 + 0.8, "pauses"
+    assert worker.log.count("making way") == processes - 1, "none that has not run a job"

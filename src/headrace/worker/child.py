@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import time
 from dataclasses import dataclass, field
+from enum import Enum
 
 from headrace.records import SessionInfo
 from headrace.values.clock import SystemClock
 from headrace.worker.custody import Custody
 from headrace.worker.ledger import Ledger
-from headrace.worker.process import AT_ONCE
+from headrace.worker.lifeline import Lifeline
 from headrace.worker.session import MARGIN
+
+
+class Measure(Enum):
+    """What becomes of a process whose session can't be renewed."""
+
+    WARN = "telling its jobs to stop"
+    END = "ending it"
 
 
 @dataclass(eq=False)
@@ -25,11 +32,13 @@ class Child:
     """How long it may be silent. Its session lasts longer if there is a grace."""
     ledger: Ledger
     custody: Custody
+    lifeline: Lifeline
     born: float = field(default_factory=time.monotonic)
     renewed: int = field(default_factory=SystemClock().steady)
     stopping: bool = False
     warned: bool = False
     cut_off: bool = False
+    """It was ended because its session could not be renewed. Its jobs are not to blame for that."""
 
     @property
     def margin(self) -> int:
@@ -40,12 +49,17 @@ class Child:
         """When its session was last renewed, from here or by the process itself, on the steady clock."""
         return max(self.renewed, self.ledger.last_renewal)
 
-    def due_signal(self, silence: int) -> signal.Signals | None:
-        """What to send it after so many milliseconds without a renewal: a warning first, if it has a grace."""
+    def due_measure(self, silence: int) -> Measure | None:
+        """What to do after so many milliseconds without a renewal: a warning comes first, if it has a grace."""
         if silence > self.info.timeout - self.margin and not self.cut_off:
             self.cut_off = True
-            return signal.SIGKILL
+            return Measure.END
         if silence > self.timeout - self.margin and not (self.warned or self.cut_off):
             self.warned = True
-            return AT_ONCE
+            return Measure.WARN
         return None
+
+    def close(self) -> None:
+        """Let go of what was shared with it."""
+        self.ledger.close()
+        self.lifeline.close()

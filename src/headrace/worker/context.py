@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from headrace.errors import ArgumentsError, HeadraceError, JobCancelled, JobFailed, JobNotFound, LeaseGone
+from headrace.outside import changes_of, setting
 from headrace.records import Snapshot
 from headrace.signals import Cancelled
 from headrace.store.batches import thousands
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 
 WithFailed = Literal["raise", "skip", "none"]
+REPLACE = "current().replace(data), which takes any data"
 
 
 class Context:
@@ -156,11 +158,22 @@ class Context:
         self._run.say(progress=progress)
         self.heartbeat()
 
-    def update(self, data: Any) -> None:
-        """Leave data for others to see and for the next attempt to find.
+    def update(self, changes: Mapping[str, Any] | None = None, /, **pairs: Any) -> None:
+        """Set keys of the job's data, for others to see and for the next attempt to find; other keys stay.
 
-        It replaces what this run has seen. If others have changed the data since (`job.update(...)`), the keys that
-        this run has changed are changed in theirs.
+        `update(page=3)` and `update({"page": 3})` are the same, as with `job.update(...)`. `replace` takes other data
+        than an object with keys, and leaves nothing of the old.
+        """
+        wanted = setting(changes_of(changes, pairs, REPLACE), instead=REPLACE)
+        known = self._run.speaking.data
+        data = encode_value("data", wanted(decode_value(known)), self._run.channel.payload_limit)
+        self._run.say(data=data, base=known or b"")
+
+    def replace(self, data: Any) -> None:
+        """Leave this data, whatever it is, in place of all that this run has seen of it.
+
+        If others have changed the data since (`job.update(...)`), the keys that this run has changed or left out are
+        changed in theirs.
         """
         self._run.say(data=encode_value("data", data, self._run.channel.payload_limit))
 
@@ -187,7 +200,7 @@ class Context:
 
         Once that is committed the job ends as done, with this result, however this run ends: what it raises or returns
         later does not count, nor does the death of its process. Raises `LeaseGone` if the job was taken from this run.
-        Make it the last statement of the transaction: until the commit others wait for the job's row.
+        Until the transaction ends, the job can't end in another way, and nothing else waits for it.
         """
         if not self._app.store.run(self._completing(connection, result)):
             raise LeaseGone(self.id)
@@ -200,7 +213,7 @@ class Context:
     def _completing(self, connection: object, result: Any) -> Operation[bool]:
         run, store = self._run, transactional(self._app.store, "complete()")
         encoded = run.encode_result(result)
-        operation = store.complete(run.lease_key, encoded, None if self._app.is_testing else connection)
+        operation = store.complete(run.lease_key, encoded, connection)
         run.completing = True
         return operation
 
@@ -244,6 +257,19 @@ def check_current() -> None:
     run = _current.get(None)
     if run is not None:
         run.context.check()
+
+
+def refuse_on_loop(call: str, instead: str) -> None:
+    """Refuse a call that waits inside an `async def` task: nothing else on its event loop could go on."""
+    run = _current.get(None)
+    if run is None or not run.task.is_async:
+        return
+    from asyncio import _get_running_loop  # noqa: PLC0415  (imported by then)
+
+    if _get_running_loop() is not None:
+        raise HeadraceError(
+            f"{call} waits, and would block the event loop that this task and others run on. Write {instead}."
+        )
 
 
 set_current = _current.set

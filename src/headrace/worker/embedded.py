@@ -184,23 +184,28 @@ class Worker:
     def _run_session(self, *, burst: bool) -> None:
         refuse_while_loading()
         store = self.app.store
+        self.app._create_store()
         reconcile(self.app)
         timeout = self.timeout or session_timeout_of(store, self.queues)
         info = introduce(self.queues, tuple(sorted(self.app.tasks)), timeout + self._grace)
         guard = store.guard(info.id)
         store.run(store.open(info))
-        self._pump = pump = Pump(
-            self.app,
-            info.id,
-            queues=self.queues,
-            slots=self.slots,
-            round_robin=self.round_robin,
-            burst=burst,
-            monitor=self._monitor,
-            timeout=timeout,
-            app_path=path_of(self.app),
-            max_jobs=self._max_jobs,
-        )
+        try:
+            self._pump = pump = Pump(
+                self.app,
+                info.id,
+                queues=self.queues,
+                slots=self.slots,
+                round_robin=self.round_robin,
+                burst=burst,
+                monitor=self._monitor,
+                timeout=timeout,
+                app_path=path_of(self.app),
+                max_jobs=self._max_jobs,
+            )
+        except BaseException:
+            guard.close()
+            raise
         keeper = Keeper(pump, timeout)
         try:
             try:

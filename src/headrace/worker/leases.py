@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from headrace import crashpoints
 from headrace.records import ExchangeReply, Kind, Lease, Outcome, Ref, Verdict
-from headrace.store.contract import RingingWaiter, Waiter
 from headrace.task import Task
 from headrace.worker.deadlines import Deadlines
 from headrace.worker.ledger import Ledger
 from headrace.worker.outcomes import put_off, quarantine, rebase, release
 from headrace.worker.run import Channel, Run
 from headrace.worker.session import Session
+from headrace.worker.waiting import Waiting
 
 if TYPE_CHECKING:
     from headrace.worker.executors import Executor
@@ -41,6 +41,10 @@ EACH_SECONDS = 20e-6
 """What a lease and the outcome before it add to an exchange, at most."""
 SLOW_MILLISECONDS = 5
 """When no lease is started for this long while some wait, jobs are not as quick as they seemed."""
+SETTLE_SECONDS, QUICK_SECONDS = 0.005, 0.001
+"""Outcomes of jobs that take longer than the latter wait for company no longer than the former."""
+SETTLE_TRIPS = 4
+"""Or so many times as long as an exchange takes, which is a fifth of the time then."""
 STUCK_SECONDS = 0.1
 """A lease that could not start for this long goes back."""
 WINDOW_SECONDS = 0.02
@@ -217,13 +221,15 @@ class Leases:
     """Filled and emptied by the pump; executors call `begin`, `enter` and `end`, in any thread."""
 
     def __init__(
-        self, session: Session, waiter: Waiter, ledger: Ledger | None, *, slots: int, max_jobs: int | None
+        self, session: Session, waiter: Waiting, ledger: Ledger | None, *, slots: int, max_jobs: int | None
     ) -> None:
         self.slots = slots
         self.left = max_jobs
         """How many more jobs this process may start."""
         self.stopping = False
         """Nothing more is to be taken."""
+        self.has_run = False
+        """Whether a run has ended in this process."""
         self.closed = False
         """The pump has ended. What still runs is settled late."""
         self.waiting: dict[Run, bool] = {}
@@ -231,8 +237,8 @@ class Leases:
         self.running: dict[Run, bool] = {}
         """By run, not by job: one that was taken away and came back runs anew while its old run still ends."""
         self.outcomes: deque[Outcome] = deque()
-        store, rings = session.store, isinstance(waiter, RingingWaiter)
-        self.ahead = Lookahead(slots, store.batch, rings=rings, overlaps=not store.in_process)
+        store = session.store
+        self.ahead = Lookahead(slots, store.batch, rings=waiter.rings, overlaps=not store.in_process)
         self.deadlines = Deadlines(session.steady)
         self.asleep = False
         """Whether the pump sleeps, and is to be woken."""
@@ -268,7 +274,20 @@ class Leases:
         if len(self.waiting) + running <= ahead.low or pace.load <= CALM or ahead.hurried:
             return True
         slow = running >= pace.rate * SLOW_MILLISECONDS / 1000  # as many as run end within so many milliseconds
-        return (slow and pace.load <= CALM_IF_SLOW) or time.monotonic() >= ahead.due_at
+        return (slow and pace.load <= CALM_IF_SLOW) or time.monotonic() >= self.settle_at
+
+    @property
+    def settle_at(self) -> float:
+        """When outcomes are to go out at the latest, on the monotonic clock.
+
+        A killed process takes them with it, and their jobs run again. Quick jobs are many in a moment, and an exchange
+        for fewer of them slows them down; where each takes a millisecond or more there is time for it.
+        """
+        ahead = self.ahead
+        pace = ahead.pace
+        if len(self.running) >= pace.rate * QUICK_SECONDS:
+            return min(ahead.due_at, ahead.replied_at + max(SETTLE_SECONDS, SETTLE_TRIPS * pace.trip))
+        return ahead.due_at
 
     def idle(self) -> float:
         """For how many seconds there has been nothing to run since the last outcome."""
@@ -330,6 +349,7 @@ class Leases:
             self._session.asking.started(run.start_by - (run.lease.extras.start_within or 0), outcome)
             if self.left is not None and outcome.kind is Kind.RELEASED and outcome.began is None:
                 self.left += 1
+        self.has_run = True
         self.outcomes.append(outcome)
         self.running.pop(run, None)
         if self.asleep and self.ripe():
@@ -408,7 +428,7 @@ class Leases:
     def due_at(self) -> float:
         """When outcomes are to be sent, or leases that wait are to be helped, on the monotonic clock."""
         ahead = self.ahead
-        due_at = ahead.due_at if self.outcomes else math.inf
+        due_at = self.settle_at if self.outcomes else math.inf
         if self.waiting:
             due_at = min(due_at, ahead.filled_at + STUCK_SECONDS)
             if not ahead.hurried:
@@ -464,6 +484,13 @@ class Leases:
     def release_waiting(self) -> None:
         for run in tuple(self.waiting):
             self.release(run)
+
+    def acquit(self) -> None:
+        """This process ends, and what still runs is not to blame for that."""
+        for run in tuple(self.running):
+            place, run.place = run.place, 0
+            if self._ledger is not None:
+                self._ledger.leave(place)
 
     def stop_all(self, reason: str) -> None:
         """Give back what waits, and stop what runs."""

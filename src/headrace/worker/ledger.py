@@ -12,12 +12,18 @@ import tempfile
 from typing import NamedTuple
 
 from headrace.records import Ref
+from headrace.values import shared
 
-_HEADER = struct.Struct("<QQQQ")
+_HEADER = struct.Struct("qqqq")
 """The pump's last beat, whether it ended in good order, when it renewed its session, whether its worker is to stop."""
-_ENTRY = struct.Struct("<QQq232s")  # kind of ref, deadline (0: none), ref as a number, or as text
-_NUMBERED = struct.Struct("<QQq")  # the same without the text: most refs are numbers
+_BEAT_AT, _FAREWELL_AT, _RENEWED_AT, _STOP_AT = range(0, 32, 8)
+_ENTRY = struct.Struct("qqq232s")  # kind of ref, deadline (0: none), ref as a number, or as text
+_TEXTUAL = struct.Struct("qq232s")  # the same without the kind, which is written last: then the entry counts
+_NUMBERED = struct.Struct("qq")  # and without the text: most refs are numbers
+_REST = 8  # where an entry goes on after its kind
 _UNUSED, _NUMBER, _TEXT = range(3)
+_DONE, _RECYCLING, _BORN_TOO_LARGE = 1, 2, 3
+"""Farewells."""
 _NOWHERE = 0
 ENTRIES = 1024
 SIZE = _HEADER.size + ENTRIES * _ENTRY.size
@@ -48,15 +54,15 @@ class Ledger:
     # -- the worker's side --
 
     def beat(self, now: int) -> None:
-        struct.pack_into("<Q", self._map, 0, now)
+        shared.write(self._map, _BEAT_AT, now)
 
     def renewed(self, sent: int) -> None:
         """The store has answered a request that renews the session and was sent then."""
-        struct.pack_into("<Q", self._map, 16, sent)
+        shared.write(self._map, _RENEWED_AT, sent)
 
     def ask_to_stop(self) -> None:
         """The store has said that the whole worker is to stop."""
-        struct.pack_into("<Q", self._map, 24, 1)
+        shared.write(self._map, _STOP_AT, 1)
 
     def enter(self, ref: Ref, began: int, limit: int | None) -> int:
         """Note that a job's function is entered; answers with the place to `leave`."""
@@ -65,10 +71,13 @@ class Ledger:
         except IndexError:
             return _NOWHERE  # more at once than the ledger has room for: these will count as not started
         deadline = 0 if limit is None else began + limit
+        rest = place + _REST
         if isinstance(ref, int):
-            _NUMBERED.pack_into(self._map, place, _NUMBER, deadline, ref)
+            self._map[rest : rest + _NUMBERED.size] = _NUMBERED.pack(deadline, ref)
+            self._map[place] = _NUMBER
         else:
-            _ENTRY.pack_into(self._map, place, _TEXT, deadline, 0, ref.encode())
+            self._map[rest : rest + _TEXTUAL.size] = _TEXTUAL.pack(deadline, 0, ref.encode())
+            self._map[place] = _TEXT
         return place
 
     def leave(self, place: int) -> None:
@@ -76,43 +85,52 @@ class Ledger:
             self._map[place] = 0
             self._free.append(place)
 
-    def say_farewell(self, *, recycling: bool) -> None:
-        """All is settled or given back: this is not a crash. `recycling`: another process should go on."""
-        struct.pack_into("<Q", self._map, 8, 2 if recycling else 1)
+    def say_farewell(self, *, recycling: bool, born_too_large: bool = False) -> None:
+        """All is settled or given back: this is not a crash. `recycling`: another process should go on.
+
+        `born_too_large`: the next one will have to make way as well.
+        """
+        farewell = _BORN_TOO_LARGE if born_too_large else _RECYCLING
+        shared.write(self._map, _FAREWELL_AT, farewell if recycling else _DONE)
 
     # -- the supervisor's side --
 
     @property
     def last_beat(self) -> int:
         """The pump's last beat on the steady clock; 0 before the first."""
-        return int(struct.unpack_from("<Q", self._map, 0)[0])
+        return shared.read(self._map, _BEAT_AT)
 
     @property
     def last_renewal(self) -> int:
         """When the pump sent the last request that renewed its session, on the steady clock; 0 before the first."""
-        return int(struct.unpack_from("<Q", self._map, 16)[0])
+        return shared.read(self._map, _RENEWED_AT)
 
     @property
     def asks_to_stop(self) -> bool:
         """Whether the store has told the process that the whole worker is to stop."""
-        return bool(struct.unpack_from("<Q", self._map, 24)[0])
+        return bool(shared.read(self._map, _STOP_AT))
 
     @property
     def said_farewell(self) -> bool:
         """Whether the process ended in good order. An exit code alone may come from a job that called `os._exit`."""
-        return bool(struct.unpack_from("<Q", self._map, 8)[0])
+        return bool(shared.read(self._map, _FAREWELL_AT))
 
     @property
     def recycling(self) -> bool:
         """Whether it left work for a successor."""
-        return bool(struct.unpack_from("<Q", self._map, 8)[0] == 2)
+        return shared.read(self._map, _FAREWELL_AT) > _DONE
+
+    @property
+    def born_too_large(self) -> bool:
+        """Whether it makes way for one that will have to as well."""
+        return shared.read(self._map, _FAREWELL_AT) == _BORN_TOO_LARGE
 
     def entries(self) -> list[Entry]:
         """The jobs whose functions have been entered and not left."""
         found = []
         for place in range(_HEADER.size, SIZE, _ENTRY.size):
-            if self._map[place] != _UNUSED:
-                kind, deadline, number, text = _ENTRY.unpack_from(self._map, place)
+            if (kind := self._map[place]) != _UNUSED:
+                deadline, number, text = _TEXTUAL.unpack_from(self._map, place + _REST)
                 # Of a long text it has the beginning, which may end within a character.
                 ref = number if kind == _NUMBER else text.rstrip(b"\0").decode(errors="ignore")
                 found.append(Entry(ref, deadline or None))

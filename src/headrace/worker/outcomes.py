@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -13,10 +14,10 @@ from headrace.records import Charge, Kind, Lease, Outcome
 from headrace.signals import Cancelled, Fail, MoveTo, Retry, Signal, Snooze, WaitFor
 from headrace.store.contract import Facet
 from headrace.store.history import encode_account, with_data_after
-from headrace.traffic import as_test, is_test
 from headrace.values.codec import ErrorText, clean, describe_error, encode_error, encode_value
 from headrace.values.durations import milliseconds, moment
 from headrace.values.merging import merged
+from headrace.values.names import same_traffic
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
@@ -28,6 +29,11 @@ _decode = msgspec.msgpack.Decoder(Outcome).decode
 
 UNKNOWN_FOR = 3_600_000
 """How long a job whose task is not known here is put off before it is quarantined: a rolling deploy."""
+
+SAY_AGAIN = 60.0
+"""Seconds after which the log has again that a task is unknown: there may be thousands of its jobs."""
+MOST_TOLD = 1_000
+"""How many unknown tasks the log tells apart."""
 
 LONGEST_WORDS = 200
 """What is kept of a group, or of a note in the history, in characters."""
@@ -52,6 +58,11 @@ def outcome_of(lease: Lease, kind: Kind, *, note: str = "", group: str | None = 
     )
 
 
+def about(lease: Lease, event: str) -> dict[str, str]:
+    """What a line of the log carries about a job, as `extra=`."""
+    return {"event": event, "job_id": lease.id, "task": lease.task}
+
+
 def give_account(run: Run, outcome: Outcome) -> None:
     """Have the history tell of a run that failed, went on elsewhere or changed its job's data."""
     before, said = run.lease.data, run.said
@@ -63,7 +74,9 @@ def give_account(run: Run, outcome: Outcome) -> None:
 def quarantine(lease: Lease, reason: str) -> Outcome:
     """A job that cannot be run at all is kept, with the reason, where people will find it."""
     shown = lease.id.encode(errors="backslashreplace").decode()  # of a broken job that may be anything
-    log.error("job %s (%s) is broken: %s", shown, lease.task, reason, extra={"event": "job_broken"})
+    log.error(
+        "job %s (%s) is broken: %s", shown, lease.task, reason, extra=about(lease, "job_broken") | {"job_id": shown}
+    )
     return outcome_of(lease, Kind.BROKEN, error=encode_error(ErrorText("", clean(reason))), note=reason)
 
 
@@ -73,15 +86,34 @@ def put_off(lease: Lease, now: int) -> Outcome:
     waited = 0 if since is None else now - since
     if waited >= UNKNOWN_FOR:
         return quarantine(lease, f"no worker that took it in the last hour knows the task {lease.task!r}")
-    log.warning(
-        "job %s: the task %r is not known here; putting it off", lease.id, lease.task, extra={"event": "task_unknown"}
-    )
+    _say_unknown(lease)
     return outcome_of(
         lease,
         Kind.AGAIN,
         charge=Charge.DEFERRAL,
         delay=min(max(1_000, waited // 2), 300_000),
         note=f"the task {lease.task!r} is not known here",
+    )
+
+
+_unknown: dict[str, tuple[float, int]] = {}
+"""By task: when the log had last that it is unknown, and how many of its jobs were put off since then."""
+
+
+def _say_unknown(lease: Lease) -> None:
+    said_at, since = _unknown.get(lease.task, (None, 0))
+    now = time.monotonic()
+    if said_at is not None and now - said_at < SAY_AGAIN:
+        _unknown[lease.task] = said_at, since + 1
+        return
+    if len(_unknown) >= MOST_TOLD:
+        _unknown.clear()
+    _unknown[lease.task] = now, 0
+    others = f" (and {since:,} more jobs of it in the last minutes)" if since else ""
+    log.warning(
+        "job %s: the task %r is not known here; putting it off%s",
+        *(lease.id, lease.task, others),
+        extra=about(lease, "task_unknown") | {"others": since},
     )
 
 
@@ -112,7 +144,9 @@ def _conclude(run: Run, error: BaseException) -> Outcome:
     if reason in (TIMED_OUT, SILENT):
         error = Timeout(f"{reason} ({_limit_in_words(run)})")
     elif reason == CANCELLED:
-        log.info("job %s (%s) stopped: it was cancelled", run.id, run.lease.task, extra={"event": "job_cancelled"})
+        log.info(
+            "job %s (%s) stopped: it was cancelled", run.id, run.lease.task, extra=about(run.lease, "job_cancelled")
+        )
         return _ended_badly(run, "cancelled", describe_error(error))
     if isinstance(error, Signal) and not isinstance(error, Cancelled):
         return _obey(run, error)
@@ -153,12 +187,19 @@ def _retry(run: Run, error: BaseException, *, delay: int | None = None, at: int 
     if delay is None and at is None:
         delay = round(run.task.options.backoff.delay(run.attempt) * 1000)
     text = describe_error(error)
-    log.warning(
-        "job %s (%s): attempt %d failed, and it will run again: %s: %s",
-        *(run.id, run.lease.task, run.attempt, text.type, text.message),
-        exc_info=error,
-        extra={"event": "attempt_failed"},
-    )
+    if isinstance(error, Retry):
+        log.info(
+            "job %s (%s): attempt %d asked to run again: %s",
+            *(run.id, run.lease.task, run.attempt, text.message),
+            extra=about(run.lease, "retry_asked"),
+        )
+    else:
+        log.warning(
+            "job %s (%s): attempt %d failed, and it will run again: %s: %s",
+            *(run.id, run.lease.task, run.attempt, text.type, text.message),
+            exc_info=error,
+            extra=about(run.lease, "attempt_failed"),
+        )
     return outcome_of(
         run.lease,
         Kind.AGAIN,
@@ -182,7 +223,7 @@ def failed(run: Run, group: str, error: BaseException, refusal: str = "") -> Out
         "job %s (%s) failed: %s: %s",
         *(run.id, run.lease.task, text.type, text.message),
         exc_info=error,
-        extra={"event": "job_failed"},
+        extra=about(run.lease, "job_failed"),
     )
     call_failure_hooks(run, error)
     return outcome
@@ -214,6 +255,7 @@ def _obey(run: Run, signal: Signal) -> Outcome:
         outcome = _retry(run, signal, **(_when(app, signal.delay, signal.at) if own_time else {}))
     elif isinstance(signal, Snooze):
         outcome = outcome_of(run.lease, Kind.AGAIN, note="snoozed", **_when(app, signal.delay or 0, signal.at))
+        log.info("job %s (%s) snoozes", run.id, run.lease.task, extra=about(run.lease, "job_snoozed"))
     elif isinstance(signal, MoveTo):
         outcome = _move(run, signal)
     elif isinstance(signal, WaitFor):
@@ -252,7 +294,7 @@ def _move(run: Run, signal: MoveTo) -> Outcome:
     outcome = outcome_of(
         run.lease,
         Kind.MOVED,
-        queue=as_test(signal.queue) if is_test(run.lease.queue) else signal.queue,
+        queue=same_traffic(run.lease.queue, signal.queue),
         delay=0 if signal.delay is None else milliseconds(signal.delay, "delay"),
         note=f"to {signal.queue}",
         after=signal.after,

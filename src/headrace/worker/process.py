@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import faulthandler
+import itertools
 import logging
 import os
 import signal
 import sys
-import threading
-from typing import NoReturn
+import time
+from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 from msgspec import Struct
@@ -17,12 +18,17 @@ from headrace.errors import HeadraceError, SessionGone, StoreError, StoreUnavail
 from headrace.loading import load_app
 from headrace.store import open_store
 from headrace.store.contract import Custodian
+from headrace.values.durations import doubled
 from headrace.worker.custody import Custody
 from headrace.worker.ledger import Ledger
+from headrace.worker.lifeline import Follower
 from headrace.worker.logs import LogChoice, finish_logging, prepare_logging
 from headrace.worker.pump import Pump
 from headrace.worker.reconcile import reconcile
 from headrace.worker.zygote import die_with_parent
+
+if TYPE_CHECKING:
+    from headrace.app import Headrace
 
 log = logging.getLogger("headrace.worker")
 
@@ -72,7 +78,7 @@ class ProcessConfig(Struct, frozen=True, kw_only=True):
     custody: tuple[int, ...]
     """Descriptors of the shared memory that says by what it can be given back; none where the store knows."""
     lifeline: int
-    """Descriptor of a pipe that closes when the supervisor dies."""
+    """Descriptor of a pipe that says that the process is cut off, or by its end that the supervisor is."""
 
 
 _decode = msgspec.json.Decoder(ProcessConfig).decode
@@ -82,20 +88,21 @@ def main() -> NoReturn:
     """Run until a signal stops the process."""
     config = _decode(os.environ.pop(CONFIG_VARIABLE))
     die_with_parent()
-    threading.Thread(target=_follow_supervisor, args=(config.lifeline,), name="headrace-lifeline", daemon=True).start()
+    follower = Follower(config.lifeline)
+    follower.start()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the supervisor decides
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     prepare_logging(config.settings.logging)
     sys.setswitchinterval(SWITCH_SECONDS)  # before the app is loaded, which may know better
-    code = _run(config)
+    code = _run(config, follower)
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)  # threads that did not stop must not keep the process
 
 
-def _run(config: ProcessConfig) -> int:
+def _run(config: ProcessConfig, follower: Follower) -> int:
     settings = config.settings
     try:
         app = load_app(settings.app_path)
@@ -117,20 +124,8 @@ def _run(config: ProcessConfig) -> int:
     ledger = Ledger(config.ledger)
     if isinstance(app.store, Custodian):
         app.store.write_down(config.session, Custody(config.custody))
-    pump = Pump(
-        app,
-        config.session,
-        queues=settings.queues,
-        slots=settings.slots,
-        round_robin=settings.round_robin,
-        burst=settings.burst,
-        monitor=settings.monitor,
-        timeout=config.timeout,
-        app_path=settings.app_path,
-        max_jobs=settings.max_jobs,
-        max_memory=settings.max_memory,
-        ledger=ledger,
-    )
+    pump = _make_pump(config, app, ledger)
+    follower.warn(pump)
     grace = iter([settings.grace])  # for the first signal; none for the next ones
     signal.signal(signal.SIGTERM, lambda *_: pump.stopping.stop(next(grace, 0.0)))
     signal.signal(AT_ONCE, lambda *_: pump.stopping.stop())
@@ -144,16 +139,47 @@ def _run(config: ProcessConfig) -> int:
         if app.store.leases_in_jobs:  # what is still held only this process knows, and it ends in a moment
             app.store.run(app.store.close_session(config.session))
     except SessionGone:
+        _wind_up(pump, settings.session_grace / 1000)
+        pump.leases.acquit()
         return EXIT_TEMPORARY
     except HeadraceError as error:
         log.error("%s", error)
+        pump.leases.acquit()
         return 1
-    ledger.say_farewell(recycling=pump.stopping.recycling)
+    ledger.say_farewell(recycling=pump.stopping.recycling, born_too_large=pump.upkeep.born_too_large)
     return EXIT_OK
 
 
-def _follow_supervisor(lifeline: int) -> None:
-    """Without its supervisor the session of a worker process is not renewed: it must not go on."""
-    while os.read(lifeline, 1):
-        pass
-    os._exit(EXIT_TEMPORARY)
+def _make_pump(config: ProcessConfig, app: Headrace, ledger: Ledger) -> Pump:
+    """Its waiter may need the store, which can be away for a moment."""
+    settings = config.settings
+    for attempt in itertools.count():
+        try:
+            return Pump(
+                app,
+                config.session,
+                queues=settings.queues,
+                slots=settings.slots,
+                round_robin=settings.round_robin,
+                burst=settings.burst,
+                monitor=settings.monitor,
+                timeout=config.timeout,
+                app_path=settings.app_path,
+                max_jobs=settings.max_jobs,
+                max_memory=settings.max_memory,
+                ledger=ledger,
+            )
+        except StoreUnavailable as error:
+            pause = doubled(0.05, attempt, most=2.0)
+            log.warning("%s Trying again in %.2g s.", error, pause, extra={"event": "store_unavailable"})
+            time.sleep(pause)
+    raise AssertionError("unreachable")
+
+
+def _wind_up(pump: Pump, grace: float) -> None:
+    """Jobs on threads that were told to stop have so many seconds. Other workers wait as long."""
+    if not pump.session.lost:
+        try:
+            pump.stopping.settle_late(time.monotonic() + grace)
+        except StoreError as error:
+            log.warning("%s", error)

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 from headrace import crashpoints
 from headrace.errors import SessionGone, StaleRequest
 from headrace.records import ExchangeReply, Lease, Outcome, Take
-from headrace.store.contract import RingingWaiter, TakingWaiter
 from headrace.task import Task
 from headrace.values.clock import Clock, SystemClock
+from headrace.values.durations import doubled
 from headrace.worker.executors import Executor
 from headrace.worker.executors.isolated import IsolatedExecutor
 from headrace.worker.executors.loop import LoopExecutor
@@ -35,12 +35,13 @@ from headrace.worker.session import Asking, Session
 from headrace.worker.stopping import Stopping
 from headrace.worker.ticker import Ticker
 from headrace.worker.upkeep import Upkeep
+from headrace.worker.waiting import Waiting
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
 
-LATER_SECONDS = 0.01
-"""An outcome that a peer keeps from being settled for an instant is sent again after this."""
+LATER_SECONDS, LONGEST_LATER_SECONDS = 0.01, 0.5
+"""An outcome that is kept from being settled (for an instant, as a rule) is sent again after this, then after more."""
 
 
 class Pump:
@@ -70,20 +71,20 @@ class Pump:
         self.session = Session(store, session, timeout, asking, ledger, steady)
         if burst:
             self.session.patient_until = -math.inf  # its caller waits for its end
-        self._waiter = store.waiter(session, queues)
-        self._taking = self._waiter if isinstance(self._waiter, TakingWaiter) else None
-        self._ringing = self._waiter if isinstance(self._waiter, RingingWaiter) else None
+        self._waiter = Waiting(store.waiter(session, queues))
         self.leases = Leases(self.session, self._waiter, ledger, slots=slots, max_jobs=max_jobs)
         self._reports = Reports(self.session, self.leases, app.payload_limit)
         self._renewals = Renewals(self.session, self.leases)
         self._ticker = Ticker(store, steady)
-        self._upkeep = Upkeep(store, self._ticker, monitor=monitor, max_memory=max_memory)
+        self.upkeep = Upkeep(store, self._ticker, monitor=monitor, max_memory=max_memory)
         self.stopping = Stopping(self.session, self.leases, self._reports, self._renewals, self._waiter, self._exchange)
         self._loop = LoopExecutor(self.leases, slots)
         self.resources = self._loop.resources = Resources(app, self._loop.run_coroutine)
         self._threads = ThreadExecutor(self.leases, self.resources, slots)
         self._isolated = IsolatedExecutor(self.leases, store.url, slots, app_path)
         self._wants_more = True
+        self._put_off = 0
+        """How often in a row some outcome was kept from being settled."""
         """The store may have more to take, and there is room for it."""
         self._next_due: int | None = None
         """When the next scheduled job becomes due, on the steady clock."""
@@ -165,9 +166,10 @@ class Pump:
         news = renewals.news and now - renewals.checked_at >= NEWS_SECONDS
         if news or now - renewals.compared_at >= renewals.seconds:
             renewals.check_if_due(now)
-        if now >= self._upkeep.due_at:
-            self._upkeep.do()
-            if not self.leases.stopping and (why := self._upkeep.too_large):
+        if now >= self.upkeep.due_at:
+            self.upkeep.do()
+            self._loop.look()
+            if self.leases.has_run and not self.leases.stopping and (why := self.upkeep.too_large):
                 self.stopping.make_way(why)
 
     # -- the exchange --
@@ -251,15 +253,17 @@ class Pump:
         if reply.holds_nothing and not leases.in_hand:
             self._renewals.agree()
         if reply.swept is not None:
-            self._upkeep.was_swept(reply.swept)
+            self.upkeep.was_swept(reply.swept)
         asked = 0 if take is None else take.slots + take.spare
         self._wants_more = bool(asked) and len(reply.leases) == asked and not leases.stopping
         self._next_due = None if reply.next_due is None else reply.next_due - reply.now + self.session.steady()
         if reply.next_tick is not None or self._ticker.next is not None:
             self._ticker.expect(None if reply.next_tick is None else reply.next_tick - reply.now)
+        self._put_off = 0 if settled else self._put_off + 1
+        pause = doubled(LATER_SECONDS, self._put_off - 1, most=LONGEST_LATER_SECONDS)
         if not settled and leases.closed:
-            time.sleep(LATER_SECONDS)
-        elif not settled and self._waiter.wait(LATER_SECONDS):
+            time.sleep(pause)
+        elif not settled and self._waiter.wait(pause):
             self._wants_more = self._renewals.news = True
 
     def _executor(self, lease: Lease, task: Task[Any, Any]) -> Executor | str:
@@ -286,7 +290,7 @@ class Pump:
 
     def _wait(self) -> None:
         leases = self.leases
-        news = self._listen(self._patience(self._upkeep.due_at))
+        news = self._listen(self._patience(self.upkeep.due_at))
         leases.asleep = False
         if news and leases.in_hand:
             self._renewals.news = True
@@ -295,8 +299,7 @@ class Pump:
     def _listen(self, timeout: float) -> bool:
         """Wait for news, and for rings for urgent jobs. Returns whether there is news."""
         news = self._waiter.wait(timeout)
-        if self._ringing is not None and self._ringing.urgent:
-            self._ringing.urgent = False
+        if self._waiter.rung():
             self.leases.ahead.rung()
         return news
 
@@ -304,18 +307,17 @@ class Pump:
         """Only with nothing in hand: nothing else that there is to do may wait for the store's answer."""
         leases = self.leases
         busy = leases.in_hand or leases.stopping or self._burst or self._reports.waiting
-        return self._taking is not None and not busy
+        return self._waiter.takes and not busy
 
     def _wait_and_take(self) -> None:
         """Have the store hand out work in the moment that there is some, and run it: there is no hand-over between news
         and run. Done by a thread that can run what comes, while the pump rests.
         """
-        assert self._taking is not None
         session = self.session
         take = session.asking.take(self.leases.room, 0)
         request = session.exchange((), take)
         sent: int | None = session.asked
-        reply = self._taking.wait_and_run(request, self._meanwhile)
+        reply = self._waiter.wait_and_run(request, self._meanwhile)
         self.leases.asleep = False
         if self.leases.closed:
             return
@@ -334,7 +336,7 @@ class Pump:
         self.session.beat()
         self._look_after()
         patience = self._patience(math.inf)
-        return min(patience, max(self._upkeep.due_at - time.monotonic(), 0.001)) if patience > 0 else None
+        return min(patience, max(self.upkeep.due_at - time.monotonic(), 0.001)) if patience > 0 else None
 
     def _patience(self, until: float) -> float:
         """For how many seconds there is nothing to do, at most until then (on the monotonic clock)."""

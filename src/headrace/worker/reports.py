@@ -60,8 +60,7 @@ class Said:
         """The task has made this of `base` (b"": of nothing), or of what it has seen."""
         with _lock:
             base = self.seen if base is None else base or None
-            self._own = merged(base, data, self.data)
-            self.seen = data
+            self._own, self.seen = merged(base, data, self.data), merged(base, data, self.seen)
 
     def hear(self, data: bytes | None) -> None:
         """The store has this data: what the run has changed since is changed in it."""

@@ -21,7 +21,8 @@ from headrace.values.names import TEST_MARK
 from headrace.values.text import length
 from headrace.worker import logs
 from headrace.worker.context import Context, reset_current, set_current
-from headrace.worker.outcomes import conclude, failed, give_account, quarantine, release
+from headrace.worker.copies import end_copy
+from headrace.worker.outcomes import about, conclude, failed, give_account, quarantine, release
 from headrace.worker.reports import Said
 
 if TYPE_CHECKING:
@@ -77,6 +78,8 @@ class Run:
     """Where the ledger has it."""
     former_tokens: Sequence[Token] = ()
     """What its lease's token was before it was renewed."""
+    forked: bool = False
+    """This process is a child that its task forked."""
     completing: bool = False
     """Its task has called `complete`. Whether that was committed, the store knows."""
     said: Said | None = None
@@ -193,11 +196,19 @@ def perform(run: Run, resources: Resources, steady: Callable[[], int]) -> Outcom
         if task.is_async or task.app.middlewares:
             value = _SWALLOWED
             with _enter(run):
-                value = task.function(*args, **kwargs)
-                if task.is_async:
-                    value = resources.run_coroutine(value)
+                try:
+                    value = task.function(*args, **kwargs)
+                    if task.is_async:
+                        value = resources.run_coroutine(value)
+                finally:
+                    if run.forked:
+                        end_copy(run)
         else:
-            value = task.function(*args, **kwargs)
+            try:
+                value = task.function(*args, **kwargs)
+            finally:
+                if run.forked:
+                    end_copy(run)
         outcome = _done(run)
         if value is not None or not task.results.allows_none:
             outcome = _with_result(outcome, run, value)
@@ -220,7 +231,11 @@ async def perform_async(run: Run, resources: Resources, steady: Callable[[], int
         args, kwargs = _prepare(run, resources, steady)
         value = _SWALLOWED
         with _enter(run):
-            value = await task.function(*args, **kwargs)
+            try:
+                value = await task.function(*args, **kwargs)
+            finally:
+                if run.forked:
+                    end_copy(run)
         outcome = _with_result(_done(run), run, value)
     except BaseException as error:
         outcome = _raised(run, error)
@@ -258,6 +273,7 @@ def _raised(run: Run, error: BaseException) -> Outcome:
 def _ended(run: Run, outcome: Outcome, steady: Callable[[], int]) -> Outcome:
     outcome.began = run.began
     outcome.ended = steady()
+    outcome.completes = run.completing
     if outcome.kind is not _DONE or run.said is not None:
         run.outcome = outcome
         give_account(run, outcome)
@@ -321,5 +337,5 @@ def _forgotten(coroutine: Coroutine[Any, Any, Any]) -> ArgumentsError:
 
 def _log_done(run: Run, outcome: Outcome) -> None:
     took = (outcome.ended or 0) - (outcome.began or 0)
-    extra = {"event": "job_done", "job_id": run.id, "task": run.lease.task, "took_ms": took}
+    extra = {**about(run.lease, "job_done"), "took_ms": took}
     logs.jobs_log.log(logs.job_level, "job %s (%s) done in %s", run.id, run.lease.task, length(took), extra=extra)

@@ -8,12 +8,12 @@ import time
 from collections.abc import Callable
 
 from headrace.errors import HeadraceError, SessionGone, StaleRequest
-from headrace.store.contract import Waiter
 from headrace.worker.leases import Leases
 from headrace.worker.outcomes import LOST, STOPPING
 from headrace.worker.renewals import Renewals
 from headrace.worker.reports import Reports
 from headrace.worker.session import CutOff, Session
+from headrace.worker.waiting import Waiting
 
 log = logging.getLogger("headrace.worker")
 
@@ -31,7 +31,7 @@ class Stopping:
         leases: Leases,
         reports: Reports,
         renewals: Renewals,
-        waiter: Waiter,
+        waiter: Waiting,
         settle: Callable[[], None],
     ) -> None:
         self._session = session
@@ -108,11 +108,14 @@ class Stopping:
         while self._leases.outcomes:
             self._settle()
 
-    def settle_late(self) -> None:
-        """After the pump's end: wait for threads that did not stop, and settle what they did after all."""
+    def settle_late(self, until: float = math.inf) -> None:
+        """After the pump's end: wait for threads that did not stop, and settle what they did after all.
+
+        `until`: no longer than this, on the monotonic clock.
+        """
         session, renewals = self._session, self._renewals
         session.parting = True
-        while self._leases.running and not session.lost:
+        while self._leases.running and not session.lost and time.monotonic() < until:
             if time.monotonic() - renewals.checked_at >= renewals.seconds:
                 renewals.checked_at = time.monotonic()
                 renewals.check()

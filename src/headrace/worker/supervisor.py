@@ -24,16 +24,17 @@ import msgspec
 from msgspec.structs import replace
 
 from headrace import crashpoints
-from headrace.errors import SessionGone, StoreError
-from headrace.records import SessionInfo
+from headrace.errors import MaybeApplied, SessionGone, StoreError, StoreUnavailable, Unsupported
+from headrace.records import SessionInfo, State
 from headrace.store.contract import Custodian, Guard
 from headrace.store.settings import session_timeout
 from headrace.values.clock import SystemClock
 from headrace.values.durations import doubled
-from headrace.worker.child import Child
+from headrace.worker.child import Child, Measure
 from headrace.worker.custody import Custody
 from headrace.worker.identity import introduce, is_dead, resident_memory
 from headrace.worker.ledger import Ledger
+from headrace.worker.lifeline import Lifeline
 from headrace.worker.process import AT_ONCE, CONFIG_VARIABLE, EXIT_BAD_APP, EXIT_OK, ProcessConfig, Settings
 from headrace.worker.session import MARGIN, RENEW_AGAIN, TELL_WITHIN, renew_within
 from headrace.worker.zygote import signal_name
@@ -103,7 +104,6 @@ class Supervisor:
         self._exit_code = EXIT_OK
         self._over = threading.Event()
         self._reaping = threading.Lock()  # a reaped pid may belong to another process: it must not be killed
-        self._lifeline, self._lifeline_end = os.pipe()
 
     def run(self) -> int:
         """Supervise until all is over; answers with the exit code."""
@@ -181,10 +181,17 @@ class Supervisor:
             try:
                 self._start_one()
             except (StoreError, OSError) as error:
+                if self._is_hopeless(error):
+                    raise
                 log.error("a worker process could not be started: %s", error, extra={"event": "process_not_started"})
                 self._start_at = time.monotonic() + 1.0
                 return
             self._to_start -= 1
+
+    def _is_hopeless(self, error: Exception) -> bool:
+        """A store that is not away, but refuses the first request (this user lacks a right, say), will do so again."""
+        passing = isinstance(error, (StoreUnavailable, MaybeApplied, OSError))
+        return not (passing or self._ever_ran or self._children)
 
     def _start_one(self) -> None:
         settings = self._settings
@@ -195,17 +202,19 @@ class Supervisor:
         lasts = timeout + settings.session_grace
         info = introduce(settings.queues, tuple(sorted(self._app.tasks)), lasts, self._births)
         guard = self._store.guard(info.id)
-        ledger = Ledger.shared()
+        ledger, lifeline = Ledger.shared(), Lifeline()
         custody = Custody.shared() if isinstance(self._store, Custodian) else Custody(())
         try:
-            process = self._spawn(info, timeout, ledger, custody, guard)
+            process = self._spawn(info, timeout, ledger, custody, lifeline, guard)
         except BaseException:
             ledger.close()
             custody.close()
+            lifeline.close()
             raise
         finally:
+            lifeline.handed_over()
             guard.close()  # from here on the process alone holds it
-        self._children[process.pid] = Child(process, info, timeout, ledger, custody)
+        self._children[process.pid] = Child(process, info, timeout, ledger, custody, lifeline)
         self._renew_at = min(self._renew_at, time.monotonic() + timeout / 3000)
         crashpoints.passing("session.started")
         log.info(
@@ -218,7 +227,7 @@ class Supervisor:
             self._store.run(self._store.open(replace(info, process=process.pid)))
 
     def _spawn(
-        self, info: SessionInfo, timeout: int, ledger: Ledger, custody: Custody, guard: Guard
+        self, info: SessionInfo, timeout: int, ledger: Ledger, custody: Custody, lifeline: Lifeline, guard: Guard
     ) -> subprocess.Popen[bytes]:
         config = ProcessConfig(
             settings=self._settings,
@@ -226,13 +235,13 @@ class Supervisor:
             timeout=timeout,
             ledger=ledger.descriptor,
             custody=custody.descriptors,
-            lifeline=self._lifeline,
+            lifeline=lifeline.descriptor,
         )
         self._store.run(self._store.open(info))
         crashpoints.passing("session.opened")
         return subprocess.Popen(
             [sys.executable, "-c", ENTRY],
-            pass_fds=(*guard.descriptors, ledger.descriptor, *custody.descriptors, self._lifeline),
+            pass_fds=(*guard.descriptors, ledger.descriptor, *custody.descriptors, lifeline.descriptor),
             stdin=subprocess.DEVNULL,
             # Not as an argument, which anyone on the machine could read: a store's URL may have a password in it.
             env={**os.environ, CONFIG_VARIABLE: msgspec.json.encode(config).decode()},
@@ -260,12 +269,14 @@ class Supervisor:
         started = child.ledger.entries()
         in_good_order = code == EXIT_OK and child.ledger.said_farewell
         found_nothing = in_good_order and not (child.stopping or child.ledger.recycling)
-        # What still ran when its process had to stop is not to blame.
-        crashed = [] if in_good_order or child.stopping else [entry.ref for entry in started]
+        # What still ran when its process had to stop, or was ended because the store was away, is not to blame.
+        blameless = in_good_order or child.stopping or child.cut_off
+        crashed = [] if blameless else [entry.ref for entry in started]
         self._inherit(child)
         held = self._close_session(child.info.id, crashed)
         self._ever_ran = self._ever_ran or any(other.ledger.last_beat for other in (child, *self._children.values()))
-        child.ledger.close()
+        born_too_large = child.ledger.born_too_large
+        child.close()
         if code == EXIT_BAD_APP and not self._ever_ran:
             self._exit_code = EXIT_BAD_APP
             self._stopping = self._stopping or 1
@@ -285,7 +296,7 @@ class Supervisor:
         self._to_start += 1
         # (One that a job took with it did not die of its own: that job is dealt with by counting its crashes.)
         short = not (in_good_order or started) and (code == EXIT_BAD_APP or time.monotonic() - child.born < SHORT_LIFE)
-        self._short_lives = self._short_lives + 1 if short else 0
+        self._short_lives = self._short_lives + 1 if short or born_too_large else 0
         if self._short_lives > 1:
             self._start_at = time.monotonic() + doubled(0.1, self._short_lives, most=10.0)
 
@@ -315,7 +326,30 @@ class Supervisor:
             log.warning(
                 "jobs of a dead process returned to their queues: %d", len(given_back), extra={"event": "jobs_returned"}
             )
+        if crashed:
+            self._tell_of_crashed(given_back, len(crashed))
         return len(given_back)
+
+    def _tell_of_crashed(self, given_back: list[str], number: int) -> None:
+        """Name the jobs that a process died under, as the log of their processes would."""
+        try:
+            found = self._store.run(self._store.get(given_back))
+        except (StoreError, Unsupported):
+            return
+        charged = [job for job in found if job is not None and job.crashes]
+        if len(charged) > number:  # jobs that crashed earlier are among them: which ones is not known here
+            return
+        for job in charged:
+            extra = {"job_id": job.id, "task": job.task}
+            log.error(
+                "job %s (%s) crashed: its process died", job.id, job.task, extra={"event": "job_crashed", **extra}
+            )
+            if job.state is State.FAILED:
+                log.error(
+                    "job %s (%s) failed: it has crashed %d times, and max_crashes is %d",
+                    *(job.id, job.task, job.crashes, job.max_crashes),
+                    extra={"event": "job_failed", **extra},
+                )
 
     def _close_sessions_of_the_dead(self) -> None:
         """A supervisor that was killed left sessions behind: those of this machine need not be waited for."""
@@ -393,15 +427,18 @@ class Supervisor:
         while not self._over.wait(min((child.margin for child in self._family()), default=MARGIN) / 4000):
             with self._reaping:
                 for child in self._family():
-                    due = child.due_signal(self._clock.steady() - child.last_renewal)
+                    due = child.due_measure(self._clock.steady() - child.last_renewal)
                     if due is not None:
                         log.error(
                             "worker process %d is cut off from the store: %s",
                             child.process.pid,
-                            "ending it" if due is signal.SIGKILL else "telling its jobs to stop",
+                            due.value,
                             extra={"event": "process_cut_off"},
                         )
-                        _signal(child, due)
+                    if due is Measure.WARN:
+                        child.lifeline.warn()
+                    elif due is Measure.END:
+                        _signal(child, signal.SIGKILL)
 
     # -- the end --
 
@@ -417,6 +454,7 @@ class Supervisor:
             if child is not None:
                 self._inherit(child)
                 self._close_session(child.info.id, [])
+                child.close()
                 child.process.returncode = os.waitstatus_to_exitcode(status)
 
     def _sleep(self) -> None:

@@ -29,6 +29,9 @@ class Upkeep:
         self._ticker = ticker
         self._monitor = monitor
         self._max_memory = max_memory
+        self._looked = False
+        self.born_too_large = False
+        """Whether the process takes more than `max_memory` without having run a job."""
         self.due_at = 0.0
         """On the monotonic clock."""
         self._sweep_at = 0.0
@@ -39,6 +42,9 @@ class Upkeep:
     def do(self) -> None:
         now = time.monotonic()
         self.due_at = now + SWEEP_SECONDS + random.uniform(0.0, 0.4)  # noqa: S311
+        if not self._looked:
+            self._looked = True
+            self._look_at_birth()
         if self._monitor and now >= self._sweep_at:
             self._sweep()
 
@@ -53,6 +59,17 @@ class Upkeep:
                 self._sweep_at = now + self._again_in
             else:
                 self._sweep_at = self.due_at = now
+
+    def _look_at_birth(self) -> None:
+        size = resident_memory()
+        if self._max_memory is not None and size > self._max_memory:
+            self.born_too_large = True
+            log.warning(
+                "this process takes %d MB before its first job, and --max-memory is %d MB: it makes way after each "
+                "moment of work. Raise --max-memory",
+                *(size // 1_000_000, self._max_memory // 1_000_000),
+                extra={"event": "memory_too_small"},
+            )
 
     @property
     def too_large(self) -> str | None:

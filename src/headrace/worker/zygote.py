@@ -174,7 +174,10 @@ def _serve(app: Headrace, control: socket.socket) -> NoReturn:
                 wake.recv(4096)
             _reap(children, control)
         if control in ready:
-            message, descriptors, _, _ = socket.recv_fds(control, 1, 1)
+            try:
+                message, descriptors, _, _ = socket.recv_fds(control, 1, 1)
+            except ConnectionResetError:  # it died before it had read all that was sent to it
+                message, descriptors = b"", []
             if not message:
                 for pid in children:
                     with suppress(ProcessLookupError):
@@ -209,6 +212,14 @@ def _reap(children: set[int], control: socket.socket) -> None:
 # -- a child --
 
 
+def _tell(connection: socket.socket, message: Struct) -> None:
+    """Send a message to the worker process. If that is gone this process ends: its job is another process' by now."""
+    try:
+        send(connection, message)
+    except (BrokenPipeError, ConnectionResetError):
+        os._exit(1)
+
+
 def _child(app: Headrace, connection: socket.socket) -> NoReturn:
     """Run one job and end. The process group is the job's own: whatever it starts can be found and ended."""
     os.setsid()
@@ -216,7 +227,7 @@ def _child(app: Headrace, connection: socket.socket) -> NoReturn:
         signal.signal(restored, signal.SIG_DFL)
     code = 1
     try:
-        send(connection, Words(pid=os.getpid()))
+        _tell(connection, Words(pid=os.getpid()))
         request = receive(connection, decode_request)
         if request is not None:
             if request.directory is not None:
@@ -245,7 +256,7 @@ def _perform(app: Headrace, request: Request, connection: socket.socket) -> None
         run.start_by = request.start_by
         outcome = perform(run, resources, wire.steady)
         crashpoints.passing("isolated.end")
-        send(connection, Words(outcome=outcome))
+        _tell(connection, Words(outcome=outcome))
     finally:
         resources.stop()
         runner.close()
@@ -266,7 +277,7 @@ class Wire:
             report = said.take(run.lease)
             said.recorded(report)  # the worker process has the changes of others, and applies these to them
             lines = tuple(line for _, line in report.log)
-            send(self._connection, Words(progress=report.progress, data=report.data, base=report.base, log=lines))
+            _tell(self._connection, Words(progress=report.progress, data=report.data, base=report.base, log=lines))
 
     def heard(self, run: Run) -> None:
         now = self.steady()
@@ -286,7 +297,7 @@ class Wire:
     def _ask(self, run: Run) -> None:
         """Give a sign of life, and hear of changes."""
         with self._speaking:
-            send(self._connection, Words(asks=True))
+            _tell(self._connection, Words(asks=True))
             news = receive(self._connection, decode_news)
             if news is not None:  # (or the worker process is gone, and this one about to be)
                 run.speaking.hear(news.data)

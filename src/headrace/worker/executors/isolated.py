@@ -21,7 +21,7 @@ from headrace.errors import HeadraceError
 from headrace.records import Kind, Outcome
 from headrace.values.codec import ErrorText, encode_error
 from headrace.worker.logs import encoded_choice
-from headrace.worker.outcomes import call_failure_hooks, conclude, give_account, outcome_of, release
+from headrace.worker.outcomes import about, call_failure_hooks, conclude, give_account, outcome_of, release
 from headrace.worker.run import Run
 from headrace.worker.zygote import STORE_VARIABLE, News, Request, decode_ended, decode_words, receive, send, signal_name
 
@@ -81,7 +81,7 @@ class IsolatedExecutor:
                 try:
                     outcome = self._run(run)
                 except Exception as error:
-                    log.exception("job %s could not be isolated", run.id, extra={"event": "process_not_started"})
+                    log.exception("job %s could not be isolated", run.id, extra=about(run.lease, "process_not_started"))
                     outcome = _not_started(run, str(error))
                 if outcome is not None:
                     self._end(run, outcome)
@@ -128,7 +128,9 @@ class IsolatedExecutor:
                 outcome = self._listen(run, connection)
             except Exception:
                 # Its messages can't be read: it must not go on while another process runs the job.
-                log.exception("job %s: its process speaks nonsense; ending it", run.id, extra={"event": "job_crashed"})
+                log.exception(
+                    "job %s: its process speaks nonsense; ending it", run.id, extra=about(run.lease, "job_crashed")
+                )
                 outcome = None
                 _kill_group(pid)
             run.stopper = None
@@ -140,7 +142,10 @@ class IsolatedExecutor:
                 return None
             code = zygote.wait(pid)
             _kill_group(pid)
-            return outcome or _ended(run, code)
+            if outcome is None:
+                outcome = _ended(run, code)
+                outcome.completes = True  # what it had completed before it ended counts: the store knows
+            return outcome
         finally:
             connection.close()
 
@@ -231,15 +236,20 @@ def _not_started(run: Run, reason: str) -> Outcome:
         run.id,
         run.lease.task,
         reason,
-        extra={"event": "process_not_started"},
+        extra=about(run.lease, "process_not_started"),
     )
     return outcome_of(run.lease, Kind.AGAIN, delay=1_000, note=f"its process could not be started: {reason}")
 
 
 def _crashed(run: Run, reason: str) -> Outcome:
-    log.error("job %s (%s) crashed: %s", run.id, run.lease.task, reason, extra={"event": "job_crashed"})
     lease = run.lease
+    log.error("job %s (%s) crashed: %s", lease.id, lease.task, reason, extra=about(lease, "job_crashed"))
     if lease.crashes + 1 >= lease.max_crashes:
+        log.error(
+            "job %s (%s) failed: it has crashed %d times, and max_crashes is %d",
+            *(lease.id, lease.task, lease.crashes + 1, lease.max_crashes),
+            extra=about(lease, "job_failed"),
+        )
         call_failure_hooks(run, HeadraceError(reason))
     return outcome_of(lease, Kind.CRASHED, error=encode_error(ErrorText("Crashed", reason)), note=reason)
 

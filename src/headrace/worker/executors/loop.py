@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
+from headrace.worker.copies import ADVICE, end_process
 from headrace.worker.executors import line_up
 from headrace.worker.outcomes import TIMED_OUT
 from headrace.worker.run import Run, perform_async
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from headrace.worker.leases import Leases
     from headrace.worker.resources import Resources
 
 log = logging.getLogger("headrace.worker")
+
+BLOCKED_SECONDS = 2.0
+"""A loop that answers nothing for so long, while it has coroutines to run, is blocked by one of them."""
 
 
 class LoopExecutor:
@@ -33,12 +43,20 @@ class LoopExecutor:
         self._line: deque[Run] = deque()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._starting = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._most = most
+        self._asked_at: float | None = None
+        """When the loop was last asked for a sign of life that it has not given; None: it has."""
+        self._said_so = False
+        """Whether the log has that it is blocked."""
+        _executors.add(self)
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         with self._starting:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                threading.Thread(target=_run, args=(self._loop,), name="headrace-loop", daemon=True).start()
+                self._thread = threading.Thread(target=_run, args=(self._loop,), name="headrace-loop", daemon=True)
+                self._thread.start()
             return self._loop
 
     def run_coroutine(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
@@ -92,6 +110,76 @@ class LoopExecutor:
     def close(self) -> None:
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._loop.stop)
+
+    def look(self) -> None:
+        """Called now and then by the pump: log which job blocks the loop, if one does."""
+        if self._loop is None or self._thread is None:
+            return
+        if self._asked_at is None:
+            if self._room < self._most:
+                self._asked_at = time.monotonic()
+                self._loop.call_soon_threadsafe(self._alive)
+            return
+        seconds = time.monotonic() - self._asked_at
+        frame = sys._current_frames().get(self._thread.ident or 0)
+        if seconds < BLOCKED_SECONDS or self._said_so or frame is None:
+            return
+        self._said_so = True
+        run, place = _found_in(frame)
+        who = "a coroutine" if run is None else f"job {run.id} ({run.lease.task})"
+        log.warning(
+            "%s has blocked the event loop for %.1f s, in %s: no other coroutine of this process can go on. Await "
+            "what takes time, or leave it to a thread: await asyncio.to_thread(...)",
+            *(who, seconds, place),
+            extra={"event": "loop_blocked"} | ({} if run is None else {"job_id": run.id, "task": run.lease.task}),
+        )
+
+    def _alive(self) -> None:
+        """On the loop."""
+        if self._said_so and self._asked_at is not None:
+            seconds = time.monotonic() - self._asked_at
+            log.warning("the event loop goes on after %.1f s", seconds, extra={"event": "loop_unblocked"})
+        self._asked_at, self._said_so = None, False
+
+    def end_in_child(self) -> None:
+        """In a child that was forked on the loop: what comes next there, after the code that forked, is its end."""
+        if self._loop is None or self._thread is not threading.current_thread():
+            return
+        if isinstance(ready := getattr(self._loop, "_ready", None), deque):  # the next steps of other coroutines
+            ready.clear()
+        self._loop.call_soon(_end_child)
+
+
+def _end_child() -> None:
+    log.warning("a child that was forked on the event loop came back to the loop, and has been ended. %s", ADVICE)
+    end_process(1)
+
+
+def _found_in(frame: FrameType) -> tuple[Run | None, str]:
+    """The run whose coroutine is at work in a stack, and its innermost line of the file that the task is in."""
+    frames = [frame]
+    while (outer := frames[-1].f_back) is not None and outer.f_code is not perform_async.__code__:
+        frames.append(outer)
+    run: Run | None = None if outer is None else outer.f_locals["run"]
+    own = [each for each in frames if run is not None and each.f_code.co_filename == _file_of(run)]
+    innermost = own[0] if own else frames[0]
+    return run, f"{innermost.f_code.co_filename}, line {innermost.f_lineno}"
+
+
+def _file_of(run: Run) -> str:
+    code = getattr(run.task.function, "__code__", None)
+    return "" if code is None else str(code.co_filename)
+
+
+_executors: WeakSet[LoopExecutor] = WeakSet()
+
+
+def _after_fork() -> None:
+    for executor in list(_executors):
+        executor.end_in_child()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def _run(loop: asyncio.AbstractEventLoop) -> None:
