@@ -44,6 +44,23 @@ def test_runs_in_order_in_this_thread_and_counts(app: Headrace) -> None:
         assert t.run_all() == 0
 
 
+def test_a_rate_lets_the_next_job_start_after_its_period_to_the_millisecond(app: Headrace) -> None:
+    @app.task(lane="api", rate="2/minute")
+    def call(number: int) -> None:
+        log.append(number)
+
+    with app.testing() as t:
+        for number in range(5):
+            call.enqueue(number)
+        assert t.run_all() == 2
+        t.advance(59.999)
+        assert t.run_all() == 0
+        t.advance(0.001)
+        assert t.run_all() == 2
+        t.advance("1 minute")
+        assert t.run_all() == 1
+
+
 def test_what_jobs_enqueue_runs_too(app: Headrace) -> None:
     @app.task
     def child(number: int) -> None:
@@ -407,3 +424,18 @@ def test_the_app_is_off_its_own_url_until_the_last_testing_ends(tmp_path: Path) 
     assert app.clock is clock
     assert list(app.jobs()) == []
     app.close()
+
+
+def test_what_the_guide_says_about_raise_errors(app: Headrace) -> None:
+    @app.task
+    def fail(number: int) -> None:
+        raise ValueError(number)
+
+    with app.testing() as t:
+        jobs = [fail.enqueue(number) for number in range(2)]
+        with pytest.raises(ValueError, match="0"):
+            t.run_all()
+        assert [job.refresh().state for job in jobs] == [State.FAILED, State.READY]
+        assert t.run_all(raise_errors=False) == 1
+        with pytest.raises(JobFailed):
+            jobs[1].result()

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from headrace.errors import HeadraceError, JobFailed
 from headrace.job import Job
-from headrace.records import Filter, Kind, Lease, Outcome, Take, Verdict
-from headrace.store.contract import Reported, Waiter
-from headrace.store.sqlite.store import SqliteStore
+from headrace.records import NO_TIME, Filter, Kind, Lease, Outcome, Take, Verdict
+from headrace.store.contract import Reported
 from headrace.task import Task
 from headrace.testing.matching import call_text, expected_arguments, fits, what_is_there
+from headrace.testing.store import TestingStore
 from headrace.values.clock import ManualClock, SystemClock
 from headrace.values.codec import decode_error
 from headrace.values.durations import Duration, as_datetime, milliseconds
@@ -38,18 +38,6 @@ R = TypeVar("R")
 SESSION_TIMEOUT = 3_600_000
 
 
-class TestingStore(SqliteStore):
-    """The embedded store in memory. Nothing runs by itself there, so waiting would last for ever."""
-
-    __test__ = False
-
-    def job_waiter(self, job_id: str) -> Waiter:
-        raise HeadraceError(
-            f"Job {job_id} has not ended, and in testing nothing runs by itself: call run_all() before you ask for "
-            "its result."
-        )
-
-
 class Testing:
     """What `with app.testing() as t:` gives: the app on a fresh store in memory, with a clock of its own.
 
@@ -58,7 +46,8 @@ class Testing:
     isolated tasks run in this process, and `timeout=` and `heartbeat=` are not enforced, as time stands still. The
     clock begins at the present time; durations ("in 5 minutes") are counted by it, and words that name a time of day
     ("7pm tomorrow") are read by it. The app's own URL is never opened meanwhile: `app.close()`, which the shutdown of a
-    web framework calls, leaves the store in memory and its jobs in place.
+    web framework calls, leaves the store in memory and its jobs in place. Jobs of your own transactions are there when
+    these are committed.
 
     >>> from headrace import Headrace
     >>> app = Headrace()
@@ -93,7 +82,7 @@ class Testing:
     def __enter__(self) -> Testing:
         if self._store is not None:
             raise HeadraceError("This app.testing() is in use already: make another one.")
-        self._store = store = TestingStore("sqlite:///:memory:", clock=self.clock)
+        self._store = store = TestingStore(self.clock)
         self.app.stand_in(store, self.clock)
         self.app.failure_hooks.append(self._remember)
         info = introduce(default_queues(self.app), tuple(sorted(self.app.tasks)), SESSION_TIMEOUT)
@@ -193,7 +182,7 @@ class Testing:
     def _take(self) -> Lease | None:
         store = self._open_store
         queues = {*default_queues(self.app), *(count.queue for count in store.run(store.counts()))}
-        take = Take(tuple(sorted(queues)), slots=1)
+        take = Take(tuple(sorted(queues)), slots=1, grace=NO_TIME)
         number = next(self._numbers)
         turn = store.run(store.exchange(self._session, number, (), take, steady=self.steady()))
         if not turn.leases and turn.next_tick is not None and turn.next_tick <= turn.now:
