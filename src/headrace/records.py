@@ -61,6 +61,8 @@ class Lane(Struct, frozen=True, gc=False):
     `limit`: how many may run at once. `rate`: how many may start within any `per` milliseconds.
     `sequence`: one at a time in the order of their puts, and a job keeps its turn until it has come to an end.
     `weight`: how many follow each other before other lanes have their turn.
+
+    In a put None says nothing, so that the lane stays as it is, and 0 lifts the limit or the rate.
     """
 
     key: str
@@ -68,7 +70,7 @@ class Lane(Struct, frozen=True, gc=False):
     rate: int | None = None
     per: int = 1_000
     sequence: bool = False
-    weight: int = 1
+    weight: int | None = None
 
 
 class Expiry(Struct, frozen=True, omit_defaults=True, gc=False):
@@ -130,6 +132,11 @@ class Put(Struct, frozen=True, gc=False):
 
     id: str
     created: bool
+    changed: str = ""
+    """How it has changed the rules of its lane, in words. (A put in a caller's transaction changes them later.)"""
+
+
+NO_TIME = -1
 
 
 class Take(Struct, frozen=True, gc=False):
@@ -141,7 +148,10 @@ class Take(Struct, frozen=True, gc=False):
     round_robin: bool = False
     """False: empty the first queue before the next. True: one from each in turn, in the order given."""
     grace: int = 0
-    """How many milliseconds this worker needs to start a job of a lane with a rate, if that is more than usual."""
+    """How many milliseconds this worker needs to start a job of a lane with a rate, if that is more than usual.
+
+    `NO_TIME`: none at all, as its clock stands still meanwhile.
+    """
     above: int | None = None
     """Jobs of this priority wait in its line: the store may ring it for one that comes before them."""
 
@@ -249,6 +259,8 @@ class Outcome(Struct, kw_only=True, gc=False):
     ended: int | None = None
     account: bytes | None = None
     """What its worker tells of the run for the history (`headrace.store.history.Account`); opaque to stores."""
+    completes: bool = False
+    """Its task has called `complete()`. While that transaction is open, the verdict is `LATER`."""
 
 
 class Verdict(IntEnum):
@@ -260,7 +272,7 @@ class Verdict(IntEnum):
     STALE = 2
     """The lease is no longer ours: nothing was changed."""
     LATER = 3
-    """Not now (a peer holds the entry for an instant): send it again shortly."""
+    """Not now (a peer holds the entry, or the transaction that completes the job is open): send it again later."""
     CHANGED = 4
     """The job's data is not `Outcome.base` any more: nothing was changed, and the lease is still held."""
 

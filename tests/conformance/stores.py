@@ -65,6 +65,7 @@ MODULES: dict[str, Claim] = {
     "test_fence": CORE,
     "test_find_counts": CORE,
     "test_histories": NATIVE,
+    "test_lane_rules": Facet.LANES,
     "test_lanes": Facet.LANES,
     "test_mutants": NATIVE,
     "test_needed": Facet.RETENTION,
@@ -213,7 +214,7 @@ def postgres_entries() -> list[Entry]:
 
 
 def model_rows(store: Model) -> dict[str, int]:
-    parts = {"jobs": store.jobs, "edges": store.edges, "ended": store.ended, "lanes": store.lanes}
+    parts = {"jobs": store.jobs, "edges": store.edges, "ended": store.ended, "lanes": store.known_lanes}
     return {name: len(part) for name, part in parts.items()}
 
 

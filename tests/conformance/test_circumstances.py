@@ -6,7 +6,8 @@ import pytest
 
 from headrace.records import IfFailed, Kind, Lane, State
 from headrace.store.contract import Facet, Store
-from headrace.store.facets import Circumstances, LaneSnapshot, QueueControl
+from headrace.store.facets import Circumstances, QueueControl
+from headrace.store.lanes import LaneSnapshot
 from headrace.values.clock import ManualClock
 
 from .helpers import Worker, look, put
@@ -91,7 +92,7 @@ def test_its_lane(store: Store, worker: Worker) -> None:
     put(store, *"abcd", lane=lane)
     put(store, "e", lane=lane, priority=1)
     worker.take_one()
-    expected = LaneSnapshot(queue="default", lane=lane, running=("a",), runs=1, blocked=4)
+    expected = LaneSnapshot(queue="default", lane=Lane("k", limit=1, weight=1), running=("a",), runs=1, blocked=4)
     assert circumstances(store, "d").lane == circumstances(store, "a").lane == expected
     assert {name: circumstances(store, name).ahead for name in "abcde"} == {"a": None, "b": 1, "c": 2, "d": 3, "e": 0}
 

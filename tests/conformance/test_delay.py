@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from headrace.records import Kind, State
+from headrace.records import Kind, Lane, State
 from headrace.store.contract import Facet, Store
+from headrace.store.facets import Edit
 from headrace.values.clock import ManualClock
 
 from .helpers import Worker, ids, look, new, put, state
@@ -177,3 +180,42 @@ def test_a_job_once_promoted_stays_ready_when_the_wall_clock_is_set_back(
     worker.take(1)
     clock.jump(-5_000)
     assert ids(worker.take(1)) == "b"
+
+
+@pytest.mark.parametrize("act", ["edit", "depend", "block"])
+@pytest.mark.parametrize("lane", [None, Lane("k", 1)], ids=["plain", "lane"])
+@pytest.mark.needs(Facet.BLOCKS)
+def test_a_job_that_was_due_stays_so_when_it_leaves_its_place_after_the_wall_clock_was_set_back(
+    store: Any, worker: Worker, clock: ManualClock, act: str, lane: Lane | None
+) -> None:
+    put(store, "parent", queue="other")
+    put(store, "a", lane=lane)
+    clock.jump(-3_600_000)
+    if act == "edit":
+        store.run(store.edit(["a"], Edit(priority=1)))
+    elif act == "depend":
+        store.run(store.depend("a", add=["parent"]))
+        assert state(store, "a") is State.BLOCKED
+        store.run(store.edit(["a"], Edit(priority=1)))
+        store.run(store.depend("a", remove=["parent"]))
+    else:
+        store.run(store.block("task", "why", "me"))
+        assert worker.take(1) == []
+        store.run(store.unblock("task"))
+    assert state(store, "a") is State.READY
+    assert worker.run_one().id == "a"
+
+
+@pytest.mark.needs(Facet.BLOCKS)
+def test_a_job_put_for_later_keeps_its_time_while_it_waits_for_others(
+    store: Any, worker: Worker, clock: ManualClock
+) -> None:
+    put(store, "parent", queue="other")
+    at = clock.now() + 5_000
+    put(store, "a", run_at=at, after=("parent",))
+    put(store, "b", run_at=at)
+    store.run(store.depend("b", add=["parent"]))
+    for name in "ab":
+        store.run(store.edit([name], Edit(priority=1)))
+        store.run(store.depend(name, remove=["parent"]))
+        assert (state(store, name), look(store, name).due) == (State.SCHEDULED, at)

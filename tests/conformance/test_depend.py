@@ -173,6 +173,22 @@ def test_a_job_waits_for_its_children(store: Store, worker: Worker, clock: Manua
 
 
 @pytest.mark.needs(Trait.CHILDREN)
+@pytest.mark.parametrize("children", ["b", "gone"])
+@pytest.mark.parametrize("when", [{"delay": 5_000}, {"at": 1_900_000_000_000}], ids=["delay", "at"])
+def test_a_job_that_waited_for_children_is_due_when_they_have_ended_whatever_its_outcome_says(
+    store: Store, worker: Worker, clock: ManualClock, when: dict[str, int], children: str
+) -> None:
+    put(store, "a")
+    lease = worker.take_one()
+    put(store, "b")
+    worker.settle(lease, Kind.WAITING, after=(children,), **when)
+    if children == "b":
+        clock.advance(100)
+        worker.run_one()
+    assert (state(store, "a"), look(store, "a").due) == (State.READY, clock.now())
+
+
+@pytest.mark.needs(Trait.CHILDREN)
 def test_a_lease_says_whether_its_job_has_waited_for_children(store: Store, worker: Worker) -> None:
     put(store, "x")
     put(store, "p", after=("x",))

@@ -75,6 +75,16 @@ def test_edit_of_the_queue(store: Store, worker: Worker) -> None:
     assert ids(worker.take(9, 0, "other")) == "a"
 
 
+@pytest.mark.parametrize("lane", [None, pytest.param(Lane("k", 1), marks=pytest.mark.needs(Facet.LANES))])
+def test_test_traffic_is_edited_into_the_test_line_of_a_queue(store: Store, worker: Worker, lane: Lane | None) -> None:
+    put(store, "a", queue="~default", lane=lane)
+    put(store, "b", queue="default", lane=lane)
+    assert edit(store, "a", "b", queue="other") == [True, True]
+    assert (look(store, "a").queue, look(store, "b").queue) == ("~other", "other")
+    assert ids(worker.take(9, 0, "other")) == "b"
+    assert ids(worker.take(9, 0, "~other")) == "a"
+
+
 def test_a_job_edited_into_a_queue_is_news_there(store: Store, worker: Worker) -> None:
     put(store, "a", queue="other")
     with closing(store.waiter(worker.id, ("default",))) as waiter:
@@ -134,7 +144,7 @@ def test_an_edited_queue_is_another_lane(store: Store, worker: Worker) -> None:
     put(store, "a", "b", "c", lane=lane)
     edit(store, "a", "c", queue="other")
     assert [state(store, i) for i in "abc"] == [State.READY, State.READY, State.BLOCKED]
-    assert store.run(store.lane("other", "k")).lane == lane
+    assert store.run(store.lane("other", "k")).lane == Lane("k", limit=1, weight=1)
     assert ids(worker.take(9, 0, "default", "other")) == "ba"
 
 

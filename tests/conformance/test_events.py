@@ -432,3 +432,15 @@ def test_a_setting_that_changes_is_an_event_of_no_job(store: Any, clock: ManualC
         EventRecord(clock.now(), "set", "", detail=detail)
         for detail in ("jobs-history 5000", "max-job-history default")
     ]
+
+
+def test_the_limit_of_a_queue_that_changes_is_an_event_of_no_job(store: Any, clock: ManualClock) -> None:
+    cursor = store.run(store.listen())
+    store.run(store.limit("mail", 4))
+    store.run(store.pause("mail", "me"))
+    store.run(store.limit("mail", None))
+    told = store.run(store.events(cursor)).events
+    assert told == [
+        EventRecord(clock.now(), "set", "", detail=detail)
+        for detail in ("max-concurrency:mail 4", "max-concurrency:mail default")
+    ]

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from msgspec.structs import replace
 
 from headrace.errors import ConfigurationError
 from headrace.records import Charge, Kind, Lane, State, Verdict
 from headrace.store.contract import Facet, Store
-from headrace.store.facets import LaneSnapshot
+from headrace.store.facets import Edit
+from headrace.store.lanes import LaneSnapshot
 from headrace.values.clock import ManualClock
 
 from .helpers import TIMEOUT, Worker, exists, ids, look, new, outcome, put, state
@@ -20,6 +22,7 @@ FAIR = Lane("k")
 ONE = Lane("k", limit=1)
 TWO = Lane("k", limit=2)
 ORDER = Lane("k", sequence=True)
+HOUR = 3_600_000
 
 
 def states(store: Store, names: str) -> list[State]:
@@ -47,7 +50,7 @@ def test_only_the_front_stands_in_line(store: Store) -> None:
     put(store, "a", "b", "c", lane=FAIR)
     assert states(store, "abc") == [State.READY, State.BLOCKED, State.BLOCKED]
     assert look(store, "b").lane == FAIR
-    assert lane(store) == LaneSnapshot(queue="default", lane=FAIR, front="a", blocked=2)
+    assert lane(store) == LaneSnapshot(queue="default", lane=Lane("k", weight=1), front="a", blocked=2)
 
 
 def test_the_next_one_stands_behind_those_who_are_there(store: Store, worker: Worker, clock: ManualClock) -> None:
@@ -219,7 +222,7 @@ def test_a_job_that_waits_for_children_makes_room(store: Store, worker: Worker) 
     assert sorted(ids(worker.take(9))) == ["b", "x"]
 
 
-# -- a lane is what the newest put says --
+# -- a lane is what the newest put says that says something: see test_lane_rules --
 
 
 def test_raising_the_limit_lets_more_through(store: Store, worker: Worker) -> None:
@@ -227,7 +230,7 @@ def test_raising_the_limit_lets_more_through(store: Store, worker: Worker) -> No
     worker.take(9)
     put(store, "d", lane=TWO, delay=1_000)
     assert ids(worker.take(9)) == "b"
-    assert lane(store).lane == TWO
+    assert lane(store).lane == replace(TWO, weight=1)
 
 
 def test_lowering_the_limit_holds_back_who_stood_in_line(store: Store, worker: Worker) -> None:
@@ -248,14 +251,14 @@ def test_a_lane_is_a_sequence_or_not_as_long_as_it_has_jobs(store: Store, worker
     assert not exists(store, "x")
     worker.run_one()
     put(store, "b", lane=ORDER)
-    assert lane(store).lane == ORDER
+    assert lane(store).lane.sequence
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
-        *(Lane(""), Lane("k", limit=0), Lane("k", rate=0), Lane("k", rate=10_001), Lane("k", rate=1, per=0)),
-        *(Lane("k", weight=0), Lane("k", weight=1_001)),
+        *(Lane(""), Lane("k", limit=-1), Lane("k", rate=-1), Lane("k", rate=10_001), Lane("k", rate=1, per=0)),
+        *(Lane("k", per=0), Lane("k", rate=0, per=0), Lane("k", weight=0), Lane("k", weight=1_001)),
     ],
     ids=str,
 )
@@ -286,7 +289,9 @@ def test_a_scheduled_one_holds_up_a_sequence(store: Store, worker: Worker, clock
     put(store, "c", lane=ORDER, delay=9_000)
     assert states(store, "abc") == [State.SCHEDULED, State.BLOCKED, State.BLOCKED]
     assert worker.take(9) == []
-    assert lane(store) == LaneSnapshot(queue="default", lane=ORDER, running=("a",), runs=1, blocked=2)
+    assert lane(store) == LaneSnapshot(
+        queue="default", lane=replace(ORDER, weight=1), running=("a",), runs=1, blocked=2
+    )
     clock.advance(1_000)
     worker.run_one()
     worker.run_one()
@@ -311,6 +316,46 @@ def test_every_end_passes_the_turn_on(store: Store, worker: Worker, end: str) ->
         kind = {"done": Kind.DONE, "failed": Kind.FAILED, "moved": Kind.MOVED}[end]
         worker.run_one(kind, queue="other" if end == "moved" else None)
     assert states(store, "bc") == [State.READY, State.BLOCKED]
+
+
+@pytest.mark.parametrize("in_one_batch", [True, False])
+def test_a_sequence_put_for_now_goes_on_after_the_wall_clock_was_set_right(
+    store: Store, worker: Worker, clock: ManualClock, in_one_batch: bool
+) -> None:
+    clock.jump(HOUR)
+    for names in ("abc",) if in_one_batch else "abc":
+        put(store, *names, lane=ORDER)
+    clock.jump(-HOUR)
+    assert [worker.run_one().id for _ in "abc"] == ["a", "b", "c"]
+
+
+def test_a_job_of_a_sequence_put_for_later_waits_for_its_time_by_any_clock(
+    store: Store, worker: Worker, clock: ManualClock
+) -> None:
+    clock.jump(HOUR)
+    put(store, "a", lane=ORDER)
+    put(store, "b", lane=ORDER, delay=1_000)
+    put(store, "c", lane=ORDER)
+    clock.jump(-HOUR)
+    worker.run_one()
+    assert (state(store, "b"), look(store, "b").due) == (State.SCHEDULED, clock.now() + HOUR + 1_000)
+    assert worker.take(5) == []
+    clock.advance(HOUR + 1_000)
+    assert [worker.run_one().id for _ in "bc"] == ["b", "c"]
+
+
+def test_a_job_of_a_sequence_whose_time_came_while_it_waited_is_not_put_off_again(
+    store: Store, worker: Worker, clock: ManualClock
+) -> None:
+    put(store, "a", lane=ORDER)
+    put(store, "b", lane=ORDER, delay=1_000)
+    lease = worker.take_one()
+    clock.advance(1_000)
+    worker.settle(lease)
+    assert state(store, "b") is State.READY
+    clock.jump(-HOUR)
+    store.run(store.edit(["b"], Edit(priority=1)))
+    assert worker.run_one().id == "b"
 
 
 def test_a_revived_job_joins_its_sequence_by_arrival(store: Store, worker: Worker) -> None:

@@ -34,8 +34,9 @@ FOUND_BY = {
     "ForgetsAnUpdateWithAnyReport": 60,
     "ForgetsSinceWhenAJobIsDeferred": 45,
     "LeavesTheDependentsOfRevivedJobsFailed": 175,
-    "PassesTheTurnOnWithARetry": 54,
+    "PassesTheTurnOnWithARetry": 684,
     "RevivesOverTheKeyOfAnother": 118,
+    "RevivesWithoutTheKeyThatAnotherHad": 571,
     "SettlesForAnySession": 35,
     "UsesReferencesAgain": 511,
 }

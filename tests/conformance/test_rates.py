@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from headrace.records import Kind, Lane, Lease, State
+from headrace.records import NO_TIME, Kind, Lane, Lease, State
 from headrace.store.contract import Facet, Store
-from headrace.store.facets import LaneSnapshot
+from headrace.store.lanes import LaneSnapshot
 from headrace.values.clock import ManualClock
 from volume import volume
 
@@ -125,7 +125,10 @@ def test_a_sequence_with_a_rate(store: Store, worker: Worker, clock: ManualClock
 
 @pytest.mark.parametrize(
     ("per", "grace", "within"),
-    [(1_000, 0, 15), (60_000, 300, 900), (1_000, 300, 300), (1_000, 9_000, 1_000), (5, 0, 1)],
+    [
+        *((1_000, 0, 15), (60_000, 300, 900), (1_000, 300, 300), (1_000, 9_000, 1_000), (5, 0, 1), (5, 40, 40)),
+        *((1, 9_000, 100), (60_000, NO_TIME, 0)),
+    ],
 )
 def test_a_lease_says_how_soon_it_starts(
     store: Store, worker: Worker, clock: ManualClock, per: int, grace: int, within: int
@@ -143,7 +146,7 @@ def test_only_a_rate_says_how_soon_a_job_starts(store: Store, worker: Worker, cl
     put(store, "b", lane=SLOW)
     lease = worker.take_one()
     assert lease.extras.start_within == WITHIN
-    put(store, "c", lane=Lane("k", limit=3))
+    put(store, "c", lane=Lane("k", rate=0))
     worker.settle(lease, Kind.AGAIN)
     assert {lease.id: lease.extras.start_within for lease in worker.take(9)} == {"b": None, "c": None}
 

@@ -82,6 +82,16 @@ def test_a_done_job_whose_key_is_taken_is_not_requeued(store: Any, worker: Worke
     assert store.run(store.requeue(["a"])) == [True]
 
 
+def test_of_two_done_jobs_with_one_key_the_first_is_requeued_and_counted_once(
+    store: Any, worker: Worker, clock: ManualClock
+) -> None:
+    for name in "ab":
+        put(store, name, unique_key="k")
+        worker.run_one()
+    assert store.run(store.requeue(["b", "a"])) == [False, True]
+    assert store.run(store.stats("default", clock.now() // 86_400_000)).run.count == 2
+
+
 def test_a_done_job_of_a_lane_lines_up_in_it(store: Any, worker: Worker) -> None:
     put(store, "a", "b", lane=Lane("k", 1))
     worker.run_one()
@@ -123,3 +133,40 @@ def test_a_job_that_is_to_stop_is_cancelled_instead(store: Any, worker: Worker) 
     store.run(store.cancel(["a"]))
     assert store.run(store.take_back(["a"], "other")) == [True]
     assert (look(store, "a").state, look(store, "a").queue) == (State.CANCELLED, "default")
+
+
+WAYS = {
+    "requeue": lambda store, to: store.requeue(["a"], to),
+    "revive": lambda store, to: store.requeue(["a"], to, BOTH),
+    "take_back": lambda store, to: store.take_back(["a"], to),
+}
+
+
+@pytest.mark.parametrize("lane", [None, Lane("k", 1)], ids=["plain", "lane"])
+@pytest.mark.parametrize("way", WAYS)
+def test_test_traffic_comes_back_to_the_test_line_of_another_queue(
+    store: Any, clock: ManualClock, way: str, lane: Lane | None
+) -> None:
+    put(store, "a", "b", queue="~default", lane=lane)
+    put(store, "c", queue="other", lane=lane)
+    worker = Worker(store, clock, "tester", "~default", "~other", "other")
+    (lease,) = worker.take(1, 0, "~default")
+    if way != "take_back":
+        worker.settle(lease, Kind.DONE if way == "requeue" else Kind.FAILED)
+    assert store.run(WAYS[way](store, "other")) == [True]
+    assert (look(store, "a").queue, look(store, "a").state) == ("~other", State.READY)
+    assert ids(worker.take(5, 0, "other")) == "c"
+    assert ids(worker.take(5, 0, "~other")) == "a"
+    counts = {count.queue: count.by_state for count in store.run(store.counts())}
+    assert counts == {"~default": {State.READY: 1}, "~other": {State.RUNNING: 1}, "other": {State.RUNNING: 1}}
+
+
+@pytest.mark.parametrize("after", [(), ("b",)], ids=["now", "after"])
+def test_test_traffic_moves_to_the_test_line_of_another_queue(
+    store: Any, clock: ManualClock, after: tuple[str, ...]
+) -> None:
+    put(store, "a", queue="~default")
+    put(store, "b")
+    worker = Worker(store, clock, "tester", "~default", "~other")
+    worker.settle(worker.take(1, 0, "~default")[0], Kind.MOVED, queue="other", after=after)
+    assert look(store, "a").queue == "~other"

@@ -284,10 +284,10 @@ def test_jobs_of_a_schedule_take_their_turns_in_a_lane(store: Store, worker: Wor
 @pytest.mark.needs(Facet.LANES)
 def test_a_job_of_a_schedule_stands_in_no_sequence(store: Store, worker: Worker, clock: ManualClock) -> None:
     with pytest.raises(ConfigurationError, match="a job of a schedule can't stand in it"):
-        keep(store, lane=Lane("k", limit=1, sequence=True))
+        keep(store, lane=Lane("k", sequence=True))
     keep(store, lane=Lane("k"))
     keep(store, "other")
-    put(store, "turn", lane=Lane("k", limit=1, sequence=True))
+    put(store, "turn", lane=Lane("k", sequence=True))
     tick_all(store)  # the lane is somebody's sequence now: nothing is put, and no other schedule suffers
     assert (ticks(store), ticks(store, "other"), seen(store).runs) == ([], [0], 0)
     assert (seen(store).last_tick, seen(store).next) == (NOON, NOON + MINUTE)

@@ -12,6 +12,7 @@ from headrace.store.contract import Store
 from headrace.values.clock import ManualClock
 
 from .helpers import TIMEOUT, Worker, exists, look, outcome, put, state
+from .stores import NATIVE
 
 Request = Callable[[Worker], object]
 REQUESTS: dict[str, Request] = {
@@ -409,3 +410,22 @@ def test_deleting_its_last_job_leaves_a_session_with_nothing_to_lose(
     store.run(store.delete(["a"]))
     assert not exists(store, "a")
     assert worker.close(crashed=None) == []
+
+
+@pytest.mark.needs(NATIVE)
+@pytest.mark.parametrize("number", [100, 101, 201])
+@pytest.mark.parametrize("expires", [False, True])
+def test_no_lease_of_many_is_left_behind(store: Store, clock: ManualClock, number: int, expires: bool) -> None:
+    """Stores take them back in hundreds: one more than that must not be forgotten."""
+    names = [f"job {i:03}" for i in range(number)]
+    put(store, *names)
+    first = Worker(store, clock)
+    assert len(first.take(number)) == number
+    if expires:
+        clock.advance(TIMEOUT + 1)
+        while store.run(store.sweep()).more:
+            pass
+    else:
+        assert sorted(first.close()) == names
+    second = Worker(store, clock, "second")
+    assert sorted(lease.id for lease in second.take(number)) == names

@@ -209,19 +209,41 @@ def test_a_job_is_not_revived_while_another_unfinished_job_has_its_key(store: St
     assert look(store, "a") == before
 
 
-def test_a_job_that_lost_its_key_is_revived_without_it_when_the_other_is_finished(store: Store, worker: Worker) -> None:
+@pytest.mark.parametrize("removed", [False, True], ids=["ended", "deleted"])
+def test_a_job_that_lost_its_key_takes_it_again_when_the_other_is_finished(
+    store: Store, worker: Worker, removed: bool
+) -> None:
     put(store, "a", unique_key="k")
     worker.run_one(Kind.FAILED)
     put(store, "b", unique_key="k")
+    worker.run_one(Kind.FAILED)
+    if removed:
+        store.run(store.delete(["b"]))
+    assert look(store, "a").unique_key is None
+    assert store.run(store.revive(["a"])) == [True]
+    assert (state(store, "a"), look(store, "a").unique_key) == (State.READY, "k")
+    assert put(store, "c", unique_key="k") == [Put("a", False)]
+    assert store.run(store.revive(["b"])) == [False]
     worker.run_one()
-    assert store.run(store.revive(["a"])) == [True]
-    assert (state(store, "a"), look(store, "a").unique_key) == (State.READY, None)
+    assert put(store, "c", unique_key="k") == [Put("c", True)]
 
 
-def test_a_revived_job_that_lost_its_key_does_not_hold_it(store: Store, worker: Worker) -> None:
+def test_of_two_jobs_with_one_key_the_first_is_revived(store: Store, worker: Worker) -> None:
+    for name in "ab":
+        put(store, name, unique_key="k")
+        worker.run_one(Kind.FAILED)
+    assert store.run(store.revive(["b", "a"])) == [False, True]
+    assert (look(store, "a").unique_key, look(store, "b").unique_key) == ("k", None)
+
+
+def test_a_job_is_not_revived_while_unique_for_holds_its_key_for_another(
+    store: Store, worker: Worker, clock: ManualClock
+) -> None:
     put(store, "a", unique_key="k")
     worker.run_one(Kind.FAILED)
-    put(store, "b", unique_key="k")
-    store.run(store.delete(["b"]))
+    put(store, "b", unique_key="k", unique_for=1_000)
+    worker.run_one()
+    assert store.run(store.revive(["a"])) == [False]
+    clock.advance(1_000)
     assert store.run(store.revive(["a"])) == [True]
-    assert put(store, "c", unique_key="k") == [Put("c", True)]
+    assert put(store, "c", unique_key="k") == [Put("a", False)]

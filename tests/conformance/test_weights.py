@@ -94,7 +94,7 @@ def test_a_lane_goes_by_the_weight_of_the_newest_put(store: Store, worker: Worke
     assert snapshot is not None
     assert snapshot.lane == Lane("a", weight=2)
     assert look(store, "a last").lane == Lane("a", weight=2)
-    assert look(store, "a11").lane == Lane("a")
+    assert look(store, "a11").lane == Lane("a", weight=1)
 
 
 def test_a_second_ahead_of_the_clock_shares_are_exact_for_one_round_in_a_millisecond(

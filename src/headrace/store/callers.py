@@ -30,6 +30,10 @@ _KINDS = {
 """By the class that a connection or a pool, or a base of its class, has."""
 
 
+IS_ASYNC = "This connection is async. Write 'await ....aenqueue(...)', or acomplete() in a task."
+OF_ITS_THREAD = "Django's connection belongs to its thread. Enqueue there: await sync_to_async(task.enqueue)(...)."
+
+
 def kind_of(connection: object) -> str:
     """The library of a connection; '' if it is of none that is known.
 
@@ -39,6 +43,16 @@ def kind_of(connection: object) -> str:
     """
     names = (f"{cls.__module__}.{cls.__qualname__}" for cls in type(connection).__mro__)
     return next((_KINDS[name] for name in names if name in _KINDS), "")
+
+
+def given_connection(connection: object) -> object | None:
+    """What `connection=` was given; None if it was left out (...). None itself is most likely a mistake."""
+    if connection is None:
+        raise ConfigurationError(
+            "connection=None is not a connection: the job would be enqueued outside of your transaction. Pass one, or "
+            "leave connection= out."
+        )
+    return None if connection is ... else connection
 
 
 def described(connection: object) -> str:

@@ -26,6 +26,7 @@ from headrace.records import (
     ExchangeReply,
     Filter,
     HistoryRecord,
+    Lane,
     NewJob,
     Outcome,
     Page,
@@ -263,7 +264,9 @@ class Store(Protocol):
         """Remove all trace; a running job loses its lease. True: it was there."""
 
     def revive(self, ids: Sequence[str]) -> Operation[list[bool]]:
-        """Put failed or cancelled jobs back in line with their counters at zero. True: it was one of these."""
+        """Put failed or cancelled jobs back in line with their counters at zero. True: it was one of these. False also
+        if another job holds its unique key.
+        """
 
     def job_waiter(self, job_id: str) -> Waiter:
         """An ear for one job: news when it reaches a final state."""
@@ -371,12 +374,19 @@ class Stranding(Protocol):
         """Which of these jobs would run for ever if the process died that took them, and have no parent."""
 
 
-@runtime_checkable
-class Migrating(Protocol):
-    """A store whose format does not change by itself when it is opened."""
+class Bonds(Struct, frozen=True):
+    """What a job on a wire has to do with others there."""
 
-    def migrate(self) -> Operation[bool]:
-        """Bring it to the format of this version; whether there was something to do."""
+    lane: Lane | None = None
+    tied: str = ""
+    """Why it can't leave without others; nothing if it can."""
+
+
+@runtime_checkable
+class Bonding(Protocol):
+    """A store on a wire whose leases do not say what a job has to do with others."""
+
+    def bonds(self, ids: Sequence[str]) -> Operation[list[Bonds]]: ...
 
 
 @runtime_checkable

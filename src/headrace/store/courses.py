@@ -25,7 +25,7 @@ def run_course(store: Store, course: Course[T]) -> T:
         while True:
             try:
                 answer = store.run(step)
-            except Exception as error:
+            except BaseException as error:  # (Ctrl-C too: a course may have something to finish)
                 step = course.throw(error)
             else:
                 step = course.send(answer)
@@ -40,7 +40,7 @@ async def arun_course(store: Store, course: Course[T]) -> T:
         while True:
             try:
                 answer = await store.arun(step)
-            except Exception as error:
+            except BaseException as error:  # (Ctrl-C too: a course may have something to finish)
                 step = course.throw(error)
             else:
                 step = course.send(answer)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from headrace.records import Filter, Snapshot
+from headrace.records import Filter, Snapshot, State
 
 GROUP = "damaged"
 """The group that they fail in."""
 SHOWN = 10
 """How many are named, at most."""
 ANY = Filter(group=GROUP, limit=SHOWN + 1)
-"""Not by their state, so that all jobs are looked at: those that no request has met yet are met now."""
+"""Not by their state, so that jobs are looked at: those that no request has met yet are met now."""
+SET_ASIDE = Filter(group=GROUP, states=(State.FAILED,), limit=SHOWN + 1)
+"""By the index of failed jobs: all that have been met."""
 
 log = logging.getLogger("headrace.store")
 

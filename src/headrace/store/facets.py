@@ -12,9 +12,10 @@ from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 from msgspec import Struct
 
 from headrace.errors import Unsupported
-from headrace.records import Expiry, Lane, NewJob, Put, Ref, ScheduleRecord, Snapshot, State, Tick, Token
+from headrace.records import Expiry, NewJob, Put, Ref, ScheduleRecord, Snapshot, State, Tick, Token
 from headrace.store.blocking import Block, Blocking
 from headrace.store.contract import Facet, Operation, Store, Waiter
+from headrace.store.lanes import Lanes, LaneSnapshot
 from headrace.store.outside import Outside
 from headrace.store.throughput import Measuring
 from headrace.store.urls import shown_url
@@ -104,32 +105,6 @@ class Queues(Protocol):
         """At most so many jobs of a queue run at once, from now on; None: as many as come. What runs is left alone."""
 
 
-# -- lanes: NewJob.lane --------------------------------------------------------------------------------
-
-
-class LaneSnapshot(Struct, frozen=True, kw_only=True):
-    """A lane as it was at one moment."""
-
-    queue: str
-    lane: Lane
-    running: tuple[str, ...] = ()
-    """Ids of its jobs that run, some of them; of a sequence, the one whose turn it is, running or not."""
-    runs: int = 0
-    """How many these are."""
-    front: str | None = None
-    """The one that stands in line, or will at `next_start`."""
-    blocked: int = 0
-    next_start: int | None = None
-    """Before then the rate allows no other start."""
-
-
-class Lanes(Protocol):
-    """Limits on what runs at once, by a key that jobs share."""
-
-    def lane(self, queue: str, key: str) -> Operation[LaneSnapshot | None]:
-        """Look at a lane. None: it has no unfinished jobs, and its rate has nothing to remember."""
-
-
 # -- editing -----------------------------------------------------------------------------------------
 
 
@@ -147,7 +122,10 @@ class Edit(Struct, frozen=True, kw_only=True):
 
 
 class Editing(Protocol):
-    """Changing jobs that wait, and taking away those that run."""
+    """Changing jobs that wait, and taking away those that run.
+
+    Test traffic stays test traffic: the line of a queue is then that of its test traffic.
+    """
 
     def edit(self, ids: Sequence[str], change: Edit) -> Operation[list[bool]]:
         """Change waiting jobs (scheduled, ready, blocked). False: not there, or not waiting."""

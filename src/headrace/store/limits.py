@@ -8,7 +8,7 @@ from headrace.errors import ConfigurationError, DependencyCycle
 from headrace.records import Lane, NewJob, ScheduleRecord
 from headrace.store.facets import Edit
 from headrace.values.codec import ErrorText, decode_error, encode_error
-from headrace.values.names import check_count, check_weight
+from headrace.values.names import HIGHEST_COUNT, check_count, check_weight
 
 DEPENDENCY = "dependency"
 """The group of jobs that failed because of others that they came after."""
@@ -20,6 +20,9 @@ EDGES_TO_CHECK = 10_000
 """How far the search for a cycle goes."""
 MOST_PARENTS = 10_000
 HIGHEST_RATE = 10_000
+SHORTEST_START = 100
+"""However short the period of a rate is, a worker that needs so many milliseconds to start a job gets them: with less
+it would give back job after job."""
 LANES_AHEAD = 1_000
 """How many milliseconds after now a lane's round is due at most, however fast its rounds follow each other."""
 LATELY = 100_000
@@ -140,12 +143,28 @@ def _check_lane(job: NewJob, lane: Lane) -> None:
 def _check_numbers(what: str, lane: Lane) -> None:
     if not lane.key:
         raise ConfigurationError(f"{what} needs a key: '' is empty.")
-    _check_limit(what, lane.limit)
-    if lane.rate is not None and not 1 <= lane.rate <= HIGHEST_RATE:
-        raise ConfigurationError(f"{what}: a rate is from 1 to {HIGHEST_RATE:,} starts, not {lane.rate}.")
-    if lane.per < 1:
-        raise ConfigurationError(f"{what}: a rate is per 1 millisecond or more, not {lane.per}.")
-    check_weight(f"{what}: weight", lane.weight)
+    _check_rules(what, lane.limit, lane.rate, lane.per)
+    if lane.weight is not None:
+        check_weight(f"{what}: weight", lane.weight)
+
+
+def check_lane_rule(queue: str, key: str, limit: int | None, rate: int | None, per: int) -> None:
+    """Refuse what can't be set for a lane."""
+    what = f"Lane {key!r} of queue {queue!r}"
+    if not key:
+        raise ConfigurationError(f"{what} needs a key: '' is empty.")
+    if limit is None and rate is None:
+        raise ConfigurationError(f"{what}: a limit or a rate is set, or both.")
+    _check_rules(what, limit, rate, per)
+
+
+def _check_rules(what: str, limit: int | None, rate: int | None, per: int) -> None:
+    """The limit and the rate of a lane; 0 is none."""
+    _check_limit(what, limit or None)
+    if rate and not 1 <= rate <= HIGHEST_RATE:
+        raise ConfigurationError(f"{what}: a rate is from 1 to {HIGHEST_RATE:,} starts, not {rate}.")
+    if not 1 <= per <= HIGHEST_COUNT:
+        raise ConfigurationError(f"{what}: a rate is per 1 millisecond or more, not {per}.")
 
 
 def round_at(after: int, now: int) -> int:
@@ -160,13 +179,17 @@ def round_at(after: int, now: int) -> int:
 def start_within(per: int, needed: int, before: int) -> int:
     """How many milliseconds a worker has to start a job of a lane with a rate `per` so many, if it needs some.
 
+    >>> start_within(60_000, 0, 0), start_within(60_000, 1_200, 0), start_within(1, 40, 0), start_within(60_000, -1, 0)
+    (900, 1200, 40, 0)
+
     `before`: in how many the lane's last start is over, as the rate counts it. This one comes no earlier.
 
     The rate counts a start as late as twice this after its hand-out: 3 % of the period, unless a worker needs more. The
     second half is for what no worker can see, between its look at the clock and the first line of the task.
     """
-    within = min(max(3 * per // 200, needed, 1), per)
-    return within if before > 2 * per else max(within, (before + 1) // 2)  # (or the clock was set back)
+    most = max(per, SHORTEST_START)
+    within = 0 if needed < 0 else min(max(3 * per // 200, needed, 1), most)
+    return within if before > 2 * most else max(within, (before + 1) // 2)  # (or the clock was set back)
 
 
 def check_limit(queue: str, running: int | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from itertools import count
 from typing import TypedDict
 
 from msgspec.structs import replace
@@ -99,17 +100,25 @@ def list_schedules(store: Store, names: Sequence[str] = ()) -> Course[list[Sched
             return found
 
 
-def whole_page(store: Store, wanted: Filter) -> Page:
-    """One page as long as asked for: a store cuts a look short that has gone through many jobs in vain."""
-    return run_course(store, whole_page_course(store, wanted))
+LOOKS = 5
+"""So often a store is asked for one page, at most: each time it goes through 20,000 jobs or fewer."""
 
 
-def whole_page_course(store: Store, wanted: Filter) -> Course[Page]:
+def whole_page(store: Store, wanted: Filter, looks: int | None = LOOKS) -> Page:
+    """One page as long as asked for: a store cuts a look short that has gone through many jobs in vain.
+
+    After so many `looks` this one is cut short, too: it has fewer jobs than asked for, and a cursor.
+    """
+    return run_course(store, whole_page_course(store, wanted, looks))
+
+
+def whole_page_course(store: Store, wanted: Filter, looks: int | None = LOOKS) -> Course[Page]:
     """What `whole_page` asks the store for."""
     jobs: list[Snapshot] = []
-    while True:
+    for look in count(1):
         page: Page = yield store.find(wanted)
         jobs += page.jobs
-        if page.cursor is None or len(page.jobs) == wanted.limit:
+        if page.cursor is None or len(page.jobs) == wanted.limit or look == looks:
             return Page(jobs, page.cursor)
         wanted = replace(wanted, after=page.cursor, limit=wanted.limit - len(page.jobs))
+    raise AssertionError

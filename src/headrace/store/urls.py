@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
@@ -94,8 +95,12 @@ class Secret:
         return self._url
 
 
-def open_store(url: str, *, clock: Clock | None = None, pool: object | None = None) -> Store:
+def open_store(
+    url: str, *, clock: Clock | None = None, pool: object | None = None, create: bool | None = True
+) -> Store:
     """Open the store that a URL names. `pool`: what lends it connections, where a store can use that.
+
+    `create`: whether a PostgreSQL schema that is not there is created: at once, by what first writes (None), or never.
 
     >>> store = open_store("sqlite:///:memory:")
     >>> store.durability
@@ -106,42 +111,58 @@ def open_store(url: str, *, clock: Clock | None = None, pool: object | None = No
     if odd is not None:
         raise ConfigurationError(f"The store's URL contains a character that cannot be printed: {odd!r}.")
     try:
-        return _open(url, clock, pool)
+        return _open(url, clock, pool, create)
     except HeadraceError:
         raise
-    except ValueError as error:  # an encoded NUL, say. The URL is not shown: it may contain a password
+    except ValueError as error:  # a port that is no number, say. The URL is not shown: it may contain a password
         raise ConfigurationError(f"The store's URL makes no sense: {error}. Write for example {EXAMPLES}.") from error
 
 
-def _open(url: str, clock: Clock | None, pool: object | None) -> Store:
+def load_driver(url: str) -> None:
+    """Import what the store of a URL needs, which takes time, before a thread or an event loop waits for its first use.
+
+    A fork while another thread imports would leave its child with a locked module. What is wrong with the URL, or not
+    installed, is for the first use to say.
+    """
+    place = _place_of(url.partition(":")[0].lower())
+    if place is not None:
+        with suppress(Exception):
+            import_module(place.partition(":")[0])
+
+
+def _place_of(scheme: str) -> str | None:
+    name, plus, _ = scheme.partition("+")
+    return SCHEMES.get(scheme) or SCHEMES.get(name + plus)
+
+
+def _open(url: str, clock: Clock | None, pool: object | None, create: bool | None) -> Store:
     scheme = url.partition(":")[0].lower() if ":" in url else ""
     if not scheme:
         raise ConfigurationError(f"{shown_url(url)!r} is not a store URL. Write for example {EXAMPLES}.")
-    name, plus, _ = scheme.partition("+")
-    family = name + plus
-    place = SCHEMES.get(scheme) or SCHEMES.get(family)
+    place = _place_of(scheme)
     if place is not None:
         module, _, attribute = place.partition(":")
         make = getattr(import_module(module), attribute)
     else:
-        make = _installed(scheme, family)
+        make = _installed(scheme)
     if make is None:
         raise ConfigurationError(
             f"No store speaks {scheme!r} (in {shown_url(url)!r}). Write for example {EXAMPLES}; "
             f"the dialects are {DIALECTS}."
         )
+    if place is not None and place == SCHEMES["postgresql"]:
+        return cast("Store", make(url, clock=clock, pool=pool, create=create))
     if pool is None:
         return cast("Store", make(url, clock=clock))
-    if place is not None and place == SCHEMES["postgresql"]:
-        return cast("Store", make(url, clock=clock, pool=pool))
     raise ConfigurationError(f"pool= lends connections to PostgreSQL, and {shown_url(url)} is another store.")
 
 
-def _installed(scheme: str, family: str) -> Callable[..., Store] | None:
+def _installed(scheme: str) -> Callable[..., Store] | None:
     """What an installed package has registered for a scheme, if one has."""
     from importlib.metadata import entry_points  # noqa: PLC0415  (it takes a quarter of what the command line may)
 
-    found = [entry for entry in entry_points(group=GROUP) if entry.name in (scheme, family)]
+    name, plus, _ = scheme.partition("+")
+    found = [entry for entry in entry_points(group=GROUP) if entry.name in (scheme, name + plus)]
     if not found:
         return None
     entry = found[0]

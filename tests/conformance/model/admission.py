@@ -11,11 +11,11 @@ from .records import WAITING, Job
 
 class Admission(Core):
     def _wait_in_line(self, job: Job, due: int, *, was_due: bool = False) -> None:
-        """`was_due`: it is given back, and so stands in line whatever the clock says now."""
+        """`was_due`: it was due before, and is, whatever the clock says now."""
         job.due = due
         job.barred = False
         self._expect_start(job)
-        later = due > self.clock.now() and not was_due
+        later = job.later = due > self.clock.now() and not was_due
         lane = self._lane_of(job)
         if self._unmet(job):
             job.state = State.BLOCKED
@@ -56,7 +56,7 @@ class Admission(Core):
 
     def _leave(self, job: Job) -> None:
         """Out of whatever line it stands in."""
-        lane = self.lanes.get((job.queue, job.lane.key)) if job.lane else None
+        lane = self.known_lanes.get((job.queue, job.lane.key)) if job.lane else None
         if lane and lane.front is job:
             lane.front = None
         job.in_lanes_line = job.barred = False

@@ -39,7 +39,7 @@ class Blocks(Core):
         if self.block_list.pop(task, None) is None:
             return False
         for job in sorted(self._barred(task), key=lambda job: job.ref):
-            self._wait_in_line(job, job.due)
+            self._wait_in_line(job, job.due, was_due=True)
         return True
 
     def _bar(self, job: Job) -> None:

@@ -13,6 +13,7 @@ from headrace.store.auditing import Act
 from headrace.store.blocking import Block
 from headrace.store.contract import Operation
 from headrace.store.facets import EventRecord, QueueControl
+from headrace.store.lanes import LaneRule
 from headrace.values.clock import Clock, SystemClock
 
 from .records import Edge, Ended, Job, LaneRecord, Session
@@ -48,7 +49,8 @@ class Core:
         self.edges: list[Edge] = []
         self.last_edge = 0
         self.ended: list[Ended] = []
-        self.lanes: dict[tuple[str, str], LaneRecord] = {}
+        self.known_lanes: dict[tuple[str, str], LaneRecord] = {}
+        self.rules_of_lanes: dict[tuple[str, str], LaneRule] = {}
         self.queue_controls: dict[str, QueueControl] = {}
         self.set: dict[str, int] = {}
         self.acts: list[Act] = []

@@ -8,6 +8,7 @@ from headrace.records import Kind, Outcome, Snapshot, State
 from headrace.store import limits
 from headrace.store.facets import PARKED, Circumstances, Edit, Past
 from headrace.values.glob import any_fits
+from headrace.values.names import same_traffic
 
 from .core import Core, Step
 from .records import WAITING, Job
@@ -31,19 +32,22 @@ class Editing(Core):
         if (change.queue, change.priority, change.run_at, change.delay) == (None, None, None, None):
             self._edited(job, limits.what_changes(change))
             return True
-        queue, due = job.queue, self._own_due(job)
+        queue, due, was_due = job.queue, self._own_due(job), not job.later
         self._leave(job)
         job.priority = job.priority if change.priority is None else change.priority
-        job.queue = change.queue or queue
+        target = same_traffic(queue, change.queue or queue)
+        if target != queue:
+            self._join_lane(target, job.lane)
+        job.queue = target
         if change.run_at is not None:
-            due, job.delay = change.run_at, None
+            due, job.delay, was_due = change.run_at, None, False
         if change.delay is not None:
-            due = self.clock.now() + change.delay
+            due, was_due = self.clock.now() + change.delay, False
             job.delay = change.delay if self._unmet(job) else None
         if job.queue != queue:
             self._left_lane(job, queue)
         self._edited(job, limits.what_changes(change))
-        self._wait_in_line(job, due)
+        self._wait_in_line(job, due, was_due=was_due)
         return True
 
     def _edited(self, job: Job, what: str) -> None:

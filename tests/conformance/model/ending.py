@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from headrace.records import State
 from headrace.store.stats import DAY
+from headrace.values.names import same_traffic
 
 from .core import Core, Step
 from .records import Job
@@ -58,7 +59,7 @@ class Ending(Core):
         job = self.jobs[job_id]
         if job.state not in ended or self._key_is_taken(job):
             return False
-        job.queue = to or job.queue
+        job.queue = same_traffic(job.queue, to or job.queue)
         job.result, job.result_dropped, job.result_judged = None, False, False
         self.edges = [edge for edge in self.edges if edge.child is not job or self._unfinished(edge.parent)]
         job.culprits.clear()
@@ -67,14 +68,17 @@ class Ending(Core):
         return True
 
     def _key_is_taken(self, job: Job) -> bool:
-        return job.former_key is not None and any(
-            other.unique_key == job.former_key and not other.state.final for other in self.jobs.values()
-        )
+        return job.former_key is not None and self._holder(job.former_key) is not None
 
     def _bring_back(self, job: Job, due: int) -> None:
         """Into line again, as if it were new, by hand or with its culprit. What failed because of it follows."""
+        self._join_lane(job.queue, job.lane)
         job.attempts = job.crashes = 0
         job.error = job.group = job.finished = job.deferred_since = None
+        if job.former_key is not None:
+            key, job.unique_until = job.former_key, None
+            self._make_way(key)
+            job.former_key, job.unique_key = None, key
         self._note(job, "revived")
         self._happened(job, "revived")
         for parent in self._named(job.after):

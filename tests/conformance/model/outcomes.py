@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from headrace.records import Charge, HistoryRecord, Kind, Outcome, State
 from headrace.store import limits
 from headrace.store.stats import DAY
+from headrace.values.names import same_traffic
 
 from .core import Core
 from .records import Job
@@ -99,7 +100,10 @@ class Outcomes(Core):
             job.expires = None  # it has started
         due = self.clock.now() + outcome.delay if outcome.at is None else outcome.at
         if outcome.kind in (Kind.MOVED, Kind.RELEASED):
-            job.queue = outcome.queue or job.queue
+            target = same_traffic(queue, outcome.queue or queue)
+            if target != queue:
+                self._join_lane(target, job.lane)
+            job.queue = target
         if outcome.kind is Kind.MOVED:
             job.task = outcome.task or job.task
             job.body = job.body if outcome.body is None else outcome.body

@@ -38,8 +38,7 @@ class Putting(Core):
                 self._happened(holder, "deleted", "replaced")
                 self._remove(holder)
             self._make_way(new.unique_key)
-        self._insert(new)
-        return Put(new.id, True)
+        return Put(new.id, True, self._insert(new))
 
     def _has_worker(self, new: NewJob) -> bool:
         return any(
@@ -60,9 +59,11 @@ class Putting(Core):
             if job.unique_key == key:
                 job.former_key, job.unique_key = job.unique_key, None
 
-    def _insert(self, new: NewJob) -> None:
+    def _insert(self, new: NewJob) -> str:
+        """Returns how it has changed its lane, in words."""
         now = self.clock.now()
         due = now + (new.delay or 0) if new.run_at is None else new.run_at
+        self._join_lane(new.queue, new.lane)
         self.last_ref += 1
         job = self.jobs[new.id] = Job(
             ref=self.last_ref,
@@ -90,12 +91,12 @@ class Putting(Core):
         )
         self._note(job, "created")
         self._happened(job, "created")
-        if job.lane is not None:
-            self._define_lane(job, job.lane)
+        changed = "" if job.lane is None else self._define_lane(job, job.lane)
         culprit = self._come_after(job, new.after, job.if_failed)
         if self._unmet(job) and new.run_at is None:
             job.delay = new.delay or 0
         if culprit is not None:
             self._fail_with(job, culprit, culprit.state)
-            return
-        self._wait_in_line(job, due)
+        else:
+            self._wait_in_line(job, due)
+        return changed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headrace.store import limits
 from headrace.store.facets import QueueControl
+from headrace.store.settings import CONCURRENCY
 
 from .core import Core, Step
 
@@ -40,6 +41,7 @@ class Queues(Core):
         control = self.queue_controls.get(queue, QueueControl(queue=queue))
         by, at = control.paused_by, control.paused_at
         self._control(QueueControl(queue=queue, limit=running, paused_by=by, paused_at=at))
+        self._publish("set", limits.what_is_set(f"{CONCURRENCY}:{queue}", running))
 
     def _control(self, control: QueueControl) -> None:
         self.queue_controls[control.queue] = control

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from headrace.records import Expiry, HistoryRecord, IfFailed, Lane, SessionInfo, State, Verdict
+from headrace.store import lanes as lane_terms
 from headrace.store.contract import Reported
+from headrace.store.lanes import LaneChange, LaneRule
 
 WAITING = (State.SCHEDULED, State.READY, State.BLOCKED)
 
@@ -66,6 +68,8 @@ class Job:
     """To count from when the last dependency is met. None: it is due when it is due."""
     start_within: int | None = None
     """Handed out by a lane with a rate: how soon after the take it starts, or is given back."""
+    later: bool = False
+    """It waits for its time: it was not due when that was last worked out."""
     in_lanes_line: bool = False
     """Blocked because it is not its turn."""
     barred: bool = False
@@ -111,7 +115,11 @@ class Ended:
 
 @dataclass(eq=False)
 class LaneRecord:
-    lane: Lane
+    said: Lane
+    """What its puts have said, the newest word on each. None: nothing, or that there is none."""
+    rule: LaneRule | None
+    """What an operator has set."""
+    change: LaneChange | None = None
     front: Job | None = None
     """The one that stands in the queue's line, or will when the rate allows it."""
     front_due: int = 0
@@ -124,6 +132,11 @@ class LaneRecord:
     """How many jobs of the present round have been handed out."""
     round_at: int = 0
     """The due time of the first of these; or no earlier than which the next round is due."""
+
+    @property
+    def lane(self) -> Lane:
+        """The rules that it goes by."""
+        return lane_terms.ruled(self.said, self.rule)
 
     def earliest(self) -> int:
         """When the rate allows the next start."""

@@ -47,7 +47,7 @@ class Relations(Core):
         elif not waited and self._unmet(job):
             due = self._own_due(job)
             self._leave(job)
-            self._wait_in_line(job, due)
+            self._wait_in_line(job, due, was_due=not job.later)
         return True
 
     def _unmet(self, job: Job) -> list[Edge]:
@@ -170,9 +170,11 @@ class Relations(Core):
         return len(child.after)
 
     def _release(self, job: Job) -> None:
-        due = job.due if job.delay is None else self.clock.now() + job.delay
-        job.delay = None
-        self._wait_in_line(job, due)
+        if job.delay is None:
+            self._wait_in_line(job, job.due, was_due=not job.later)
+        else:
+            delay, job.delay = job.delay, None
+            self._wait_in_line(job, self.clock.now() + delay)
 
     def _fail_with(self, job: Job, parent: Job, how: State | None) -> None:
         if how is State.FAILED:

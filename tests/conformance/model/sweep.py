@@ -36,7 +36,7 @@ class Sweeping(Core):
         for job in sorted(given_up, key=lambda job: (ended.index(job.state), job.finished, job.ref)):
             self._remove(job)
         self._work_off()
-        for key in list(self.lanes):
+        for key in list(self.known_lanes):
             self._forget_lane(key)
         quiet = self.clock.now() - self._setting("stats-history")
         self.failing = {group: times for group, times in self.failing.items() if max(times) >= quiet}

@@ -11,7 +11,7 @@ from conformance.model import Model
 from conformance.model.core import Step
 from conformance.model.records import WAITING, Edge, Job, LaneRecord
 from conformance.simulation.scene import KEEP_FAILED
-from headrace.records import HistoryRecord, NewJob, Outcome, State
+from headrace.records import HistoryRecord, Lane, NewJob, Outcome, State
 from headrace.store.facets import Edit
 
 from . import mutant
@@ -112,6 +112,14 @@ class RevivesOverTheKeyOfAnother(Model):
 
 
 @mutant
+class RevivesWithoutTheKeyThatAnotherHad(Model):
+    def _bring_back(self, job: Job, due: int) -> None:
+        kept, job.former_key = job.former_key, None
+        super()._bring_back(job, due)
+        job.former_key = kept
+
+
+@mutant
 class CountsLeasesOfDeletedJobs(Model):
     def _delete(self, job_id: str) -> bool:
         job = self.jobs.get(job_id)
@@ -165,11 +173,34 @@ class CountsTheDelayFromThePut(Model):
 @mutant
 class RunsOneMoreThanTheLimit(Model):
     def _admit(self, lane: LaneRecord) -> None:
-        wanted = lane.lane
-        if wanted.limit is not None:
-            lane.lane = msgspec.structs.replace(wanted, limit=wanted.limit + 1)
+        said = lane.said
+        if said.limit is not None:
+            lane.said = msgspec.structs.replace(said, limit=said.limit + 1)
         super()._admit(lane)
-        lane.lane = wanted
+        lane.said = said
+
+
+@mutant
+class TakesSilenceForNoLimit(Model):
+    def _define_lane(self, job: Job, wanted: Lane) -> str:
+        return super()._define_lane(job, msgspec.structs.replace(wanted, limit=wanted.limit or 0))
+
+
+@mutant
+class LetsAPutWinOverWhatIsSet(Model):
+    def _define_lane(self, job: Job, wanted: Lane) -> str:
+        if wanted.limit is not None and (lane := self._lane_of(job)):
+            lane.rule = None
+        return super()._define_lane(job, wanted)
+
+
+@mutant
+class ForgetsWhatIsSetWithTheLane(Model):
+    def _forget_lane(self, key: tuple[str, str]) -> None:
+        was_there = key in self.known_lanes
+        super()._forget_lane(key)
+        if was_there and key not in self.known_lanes:
+            self.rules_of_lanes.pop(key, None)
 
 
 @mutant

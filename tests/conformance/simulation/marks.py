@@ -54,6 +54,7 @@ MARKS_TOGETHER = frozenset({
     "a rate put a start off",
     "a queue was paused with jobs in it",
     "a queue's limit held a job back",
+    "a rule was set for a lane in which jobs waited",
     "jobs of a task that was blocked came back",
     "a waiting job was edited",
     "a running job was taken back",

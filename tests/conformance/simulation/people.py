@@ -7,7 +7,7 @@ from headrace.records import Expiry, State
 from headrace.store.facets import Edit
 
 from .actors import Request
-from .scene import LARGE, QUEUES, TAGS, TASKS
+from .scene import LARGE, QUEUES, RULES, TAGS, TASKS
 from .words import Refused
 from .world import World
 
@@ -69,10 +69,14 @@ def _change(world: World, ids: list[str]) -> Edit:
 
 
 def govern(world: World) -> None:
-    """Somebody says something about a queue."""
+    """An operator sets the controls of a queue, or of a lane."""
     if not world.together:
         return
-    queue, act = world.choose.one(QUEUES), world.choose.one(("limit", "pause", "resume", "limit", "resume"))
+    acts = ("limit", "pause", "resume", "limit", "resume", "set_lane", "set_lane", "clear_lane")
+    queue, act = world.choose.one(QUEUES), world.choose.one(acts)
+    if act.endswith("lane"):
+        _rule(world, queue, act)
+        return
     limit = world.choose.one((1, None, 2))
     arguments = {"limit": (queue, limit), "pause": (queue, "me"), "resume": (queue,)}[act]
     words = f"{act} {', '.join(map(str, arguments))}"
@@ -83,6 +87,16 @@ def govern(world: World) -> None:
     running = sum(job.state is State.RUNNING for job in jobs)
     if act == "limit" and limit and running >= limit and any(job.state is State.READY for job in jobs):
         world.sometimes("a queue's limit held a job back")
+
+
+def _rule(world: World, queue: str, act: str) -> None:
+    key = world.choose.one(("loose", "fair"))
+    rule = world.choose.one(RULES) if act == "set_lane" else {}
+    words = f"{act} {queue} {key} {rule}"
+    world.ask(Request(act, words, lambda _, store: getattr(store, act)(queue, key, **rule)))
+    found, _ = world.ask(Request("lane", f"look at lane {key} of {queue}", lambda _, store: store.lane(queue, key)))
+    if found is not None and found.rule is not None and found.blocked and act == "set_lane":
+        world.sometimes("a rule was set for a lane in which jobs waited")
 
 
 def block(world: World) -> None:

@@ -58,6 +58,9 @@ def drain(world: World) -> None:
         for queue in QUEUES:
             world.ask(Request("limit", f"no limit on {queue}", lambda _, store, q=queue: store.limit(q, None)))
             world.ask(Request("resume", f"resume {queue}", lambda _, store, q=queue: store.resume(q)))
+            for key in ("loose", "fair"):
+                words = f"clear lane {key} of {queue}"
+                world.ask(Request("clear_lane", words, lambda _, store, q=queue, k=key: store.clear_lane(q, k)))
         for task in TASKS:
             world.ask(Request("unblock", f"unblock {task}", lambda _, store, t=task: store.unblock(t)))
     fresh = spawn(world)
@@ -83,7 +86,7 @@ def drain(world: World) -> None:
     check(not unfinished, "L1: jobs that do not come to an end", *unfinished)
     world.audit.histories(world.ids)
     last = max((job.finished or 0 for job in world.jobs.values()), default=0)
-    last = max([last, *(start for lane in world.model.lanes.values() for start in lane.starts)])
+    last = max([last, *(start for lane in world.model.known_lanes.values() for start in lane.starts)])
     advance(world, max(0, last - world.clock.now()) + KEEP_FAILED + 1)
     sweep(world)
     check(not world.jobs, "L2: jobs that are not purged", *world.jobs)

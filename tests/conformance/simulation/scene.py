@@ -26,8 +26,12 @@ CHANGING = (
     Lane("loose", limit=1),
     Lane("loose", limit=3, rate=1),
     Lane("loose", weight=3),
+    Lane("loose"),
     Lane("loose", sequence=True),
+    Lane("loose", limit=0, rate=0),
 )
 """One lane, put to different uses."""
+RULES = ({"limit": 1}, {"limit": 0}, {"rate": 1, "per": 2_000}, {"limit": 2, "rate": 0})
+"""What is set for the lanes `loose` and `fair`."""
 TOGETHER = frozenset({Facet.RELATIONS, Facet.LANES, Facet.QUEUES, Facet.EDIT, Facet.WHY, Facet.BLOCKS, Facet.OUTSIDE})
 """Facets of jobs that wait for each other, in one way or another, or that people change: a store has all or none."""

@@ -1,10 +1,11 @@
-"""Behind pgbouncer, which hands out a server connection for each transaction (`?prepare=no`)."""
+"""Behind pgbouncer, which hands out a server connection for each transaction."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from headrace import ConfigurationError, Headrace
+from headrace import Headrace
 
 from . import servers
 from .scenes import Session, all_at_once, jobs, sleep_until_news, wait_until
@@ -81,7 +82,7 @@ def url(direct: str, bouncer: str) -> str:
 
 def test_everything_works_on_few_connections(url: str, direct: str, make: Make) -> None:
     """Many threads, and jobs of every kind, share the few connections that the pooler has to the server."""
-    app = Headrace(f"{url}&prepare=no&application_name=bounced")
+    app = Headrace(f"{url}&application_name=bounced")
     done: list[int] = []
     note = app.task(name="note")(done.append)
     with closing(app), app.worker(slots=4):
@@ -99,7 +100,7 @@ def test_everything_works_on_few_connections(url: str, direct: str, make: Make) 
 
 
 def test_waiters_poll_and_doctor_says_so(url: str, make: Make) -> None:
-    store = make(f"{url}&prepare=no")
+    store = make(f"{url}")
     session = Session(store)
     with closing(store.waiter(session.id, ["default"])) as waiter:
         sleeping = sleep_until_news(waiter)
@@ -112,7 +113,7 @@ def test_waiters_poll_and_doctor_says_so(url: str, make: Make) -> None:
 
 
 def test_a_put_behind_it_wakes_a_worker_that_is_not(url: str, direct: str, make: Make) -> None:
-    worker, client = make(direct), make(f"{url}&prepare=no")
+    worker, client = make(direct), make(f"{url}")
     session = Session(worker)
     with closing(worker.waiter(session.id, ["default"])) as waiter:
         waiter.arm()
@@ -121,7 +122,7 @@ def test_a_put_behind_it_wakes_a_worker_that_is_not(url: str, direct: str, make:
 
 
 def test_a_callers_transaction(url: str, make: Make) -> None:
-    app = Headrace(f"{url}&prepare=no")
+    app = Headrace(f"{url}")
     note = app.task(name="note")(lambda: None)
     place = url.partition("&schema=")[0]
     with closing(app), psycopg.connect(place, prepare_threshold=None) as connection:
@@ -131,8 +132,17 @@ def test_a_callers_transaction(url: str, make: Make) -> None:
         assert job.refresh().state == "ready"
 
 
-def test_prepared_statements_do_not_last(url: str, make: Make) -> None:
-    words = r"prepared statements do not last behind this pooler \(.*\)\. Add prepare=no to the URL\."
-    make(url)
-    with pytest.raises(ConfigurationError, match=words):
-        make(url)
+def test_a_pooler_is_noticed_and_nothing_is_prepared(url: str, make: Make) -> None:
+    """Two stores on the same few connections: no job lands in the other's schema."""
+    stores = [make(url), make(f"{url.rpartition('=')[0]}=neighbour")]
+    try:
+        for store, count in zip(stores, (7, 5), strict=True):
+            for tags in ((), ("red",)):
+                all_at_once([partial(store.run, store.put(jobs(tags=tags))) for _ in range(count)])
+        found = [sum(sum(counts.by_state.values()) for counts in store.run(store.counts())) for store in stores]
+        assert found == [14, 10]
+        with psycopg.connect(url.partition("&schema=")[0], prepare_threshold=None, autocommit=True) as connection:
+            assert connection.execute("SELECT count(*) FROM pg_prepared_statements").fetchall() == [(0,)]
+    finally:
+        with psycopg.connect(url.partition("&schema=")[0], prepare_threshold=None, autocommit=True) as connection:
+            connection.execute("DROP SCHEMA IF EXISTS neighbour CASCADE")

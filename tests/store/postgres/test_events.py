@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from headrace.records import Filter
-from headrace.store.postgres.statements import PUTS, RULES
+from headrace.store.postgres.statements import PUTS
 
 from .scenes import Aside, connect, jobs, wait_until, waiting
 
@@ -25,7 +25,7 @@ def test_a_put_that_is_not_committed_is_waited_for_by_a_new_subscriber(store: Po
     """What commits after `listen` has answered is told: so that answer waits for plain puts under way."""
     with closing(connect(store)) as stranger:
         stranger.execute("BEGIN")
-        stranger.execute(f"SELECT {store.database.lock(PUTS, shared=True)}")  # as a put that saw no subscriber
+        stranger.execute(store.database.lock(PUTS, shared=True))  # as a put that saw no subscriber
         listening = Aside(lambda: store.run(store.listen()))
         wait_until(lambda: waiting(stranger) == 1)
         assert not listening.done
@@ -37,26 +37,25 @@ def test_a_put_that_is_not_committed_is_waited_for_by_a_new_subscriber(store: Po
 
 
 def test_the_order_of_numbers_is_that_of_commits(store: PostgresStore) -> None:
-    """Two writers begin, and the one that waits for the rules' lock is numbered after the one that has it."""
+    """Two writers begin, and the one that waits for the counter is numbered after the one that has it."""
     cursor = store.run(store.listen())
-    (late,), (early,) = jobs(), jobs()
+    (first,), (late,), (early,) = jobs(), jobs(), jobs()
+    store.run(store.put([first]))
     with closing(connect(store)) as stranger:
         stranger.execute("BEGIN")
-        stranger.execute(f"SELECT {store.database.lock(RULES)}")
+        stranger.execute("UPDATE event_counter SET newest = newest + 1")
         putting = Aside(lambda: store.run(store.put([late])))  # has begun
         wait_until(lambda: waiting(stranger) == 1)
-        stranger.execute("UPDATE event_counter SET newest = newest + 1")
-        stranger.execute("INSERT INTO event_counter (one, newest) VALUES (1, 1) ON CONFLICT DO NOTHING")
         stranger.execute(
             "INSERT INTO event (seq, at, what, job, task, queue, worker, detail, tracked) "
             "SELECT newest, 0, 'created', $1, 'task', 'default', '', '', 0 FROM event_counter",
             (early.id,),
         )
-        assert read(store, cursor)[0] == [], "neither is committed"
+        assert read(store, cursor)[0] == [first.id], "neither is committed"
         stranger.execute("COMMIT")
         putting.answer()
     found, after, missed = read(store, cursor)
-    assert (found, missed) == ([early.id, late.id], False)
+    assert (found, missed) == ([first.id, early.id, late.id], False)
     assert read(store, after) == ([], after, False)
 
 

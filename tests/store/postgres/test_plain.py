@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from headrace.errors import ConfigurationError
-from headrace.records import Kind, Lane, Outcome, Verdict
+from headrace.errors import ConfigurationError, SessionGone
+from headrace.records import Kind, Lane, Outcome, State, Verdict
 from headrace.store.postgres.statements import RULES
 from headrace.store.postgres.wire import Statement, Wire
 
-from .scenes import Session, connect, jobs
+from .scenes import Aside, Session, connect, jobs, wait_until, waiting
 
 if TYPE_CHECKING:
     from headrace.store.postgres.store import PostgresStore
@@ -62,12 +62,32 @@ def test_plain_jobs_do_not_wait_for_the_rules(store: PostgresStore) -> None:
     session = Session(store)
     with closing(connect(store)) as stranger:
         stranger.execute("BEGIN")
-        stranger.execute(f"SELECT {store.database.lock(RULES)}")
+        stranger.execute(store.database.lock(RULES))
         store.run(store.put(jobs(3)))
         store.run(store.put(jobs(1, delay=3_600_000)))
         leases = session.take(2)
         assert len(session.settle(*leases, slots=5)) == 1
         stranger.execute("ROLLBACK")
+
+
+@pytest.mark.parametrize("kind", [Kind.DONE, Kind.FAILED], ids=["plain", "by the rules"])
+def test_a_session_that_is_closed_meanwhile_settles_and_takes_nothing(store: PostgresStore, kind: Kind) -> None:
+    """It was open when the exchange read it, and is closed when the exchange gets its row."""
+    store.run(store.put(jobs(3)))
+    session = Session(store)
+    (lease,) = session.take()
+    with closing(connect(store)) as stranger:
+        stranger.execute("BEGIN")
+        stranger.execute("UPDATE session SET closed = 1 WHERE id = $1", (session.id,))
+        exchanging = Aside(lambda: session.settle(lease, kind=kind, slots=2))
+        wait_until(lambda: waiting(stranger) == 1)
+        stranger.execute("COMMIT")
+        with pytest.raises(SessionGone):
+            exchanging.answer()
+    (found,) = store.run(store.get([lease.id]))
+    assert found is not None
+    assert (found.state, found.token) == (State.RUNNING, 1)
+    assert len(Session(store).take(5)) == 2
 
 
 def test_a_take_reads_few_of_many_jobs_in_a_table_that_was_never_analyzed(store: PostgresStore) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager
 from functools import partial
@@ -209,6 +210,8 @@ def test_an_async_pool_whose_connections_were_cut(url: str, lender: Callable[...
 
 def test_own_connections_are_as_many_as_the_url_says(url: str, count: Callable[[str], int]) -> None:
     with closing(PostgresStore(f"{url}&connections=2&application_name=own")) as store:
+        both = threading.Barrier(2)
+        all_at_once([lambda: store.database.borrow(lambda _: both.wait(20)) for _ in range(2)])
         all_at_once([lambda: store.run(store.put(jobs(50))) for _ in range(8)])
         assert count("own") == 2
         with closing(store.job_waiter("a")), closing(store.job_waiter("b")):

@@ -183,8 +183,8 @@ def test_the_clock_is_read_after_the_locks(store: PostgresStore) -> None:
     """A job that is put while another transaction has the rules' lock was created when that one had ended."""
     with connect(store) as stranger:
         stranger.execute("BEGIN")
-        stranger.execute(f"SELECT {store.database.lock(RULES)}")
-        (job,) = jobs(tags=("red",))
+        stranger.execute(store.database.lock(RULES))
+        (job,) = jobs(lane=Lane("a"))
         putting = Aside(lambda: store.run(store.put([job])))
         wait_until(lambda: waiting(stranger) == 1)
         ((now,),) = stranger.execute("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint").fetchall()

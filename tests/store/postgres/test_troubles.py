@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -221,3 +222,15 @@ def test_a_connection_that_breaks_as_it_commits_may_have_done_it(store: Postgres
 
     with pytest.raises(MaybeApplied, match="It may or may not have been done"):
         store.database.write(work)
+
+
+@pytest.mark.parametrize(
+    "password",
+    ["top%zz-secret", "top?secret", "top?sec=ret", "top%?secret", "top?schema=secret", "top?port=secret"],
+)
+def test_no_error_of_libpq_has_a_part_of_the_password(password: str) -> None:
+    with pytest.raises(ConfigurationError, match="In a password write % as %25") as caught:
+        parse(f"postgresql://user:{password}@host/db")
+    told = "".join(traceback.format_exception_only(caught.value))
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None, "a traceback has the words of libpq"
+    assert not re.search("top|zz|sec|ret", told)

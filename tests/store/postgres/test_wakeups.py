@@ -34,7 +34,7 @@ def stranger(store: PostgresStore) -> Iterator[psycopg.Connection[Any]]:
 
 
 def lock(store: PostgresStore, shared: bool = False) -> str:
-    return f"SELECT {store.database.lock(PUTS, shared=shared)}"
+    return store.database.lock(PUTS, shared=shared)
 
 
 def test_a_put_that_commits_after_a_waiter_began_to_arm_is_seen_by_its_look(
@@ -160,7 +160,7 @@ def test_a_waiter_whose_connection_is_cut_listens_again(
 def test_waiters_of_processes_that_died_are_forgotten_by_sweeps(
     store: PostgresStore, stranger: psycopg.Connection[Any]
 ) -> None:
-    stranger.execute("SELECT arm(1, 'nobody', 0, 0, 0, NULL, '{default}', '{}', NULL)")
+    stranger.execute("SELECT arm(1, 'nobody', 0, 0, 0, '{default}', '{}', NULL, NULL, NULL)")
     store.run(store.sweep())
     assert stranger.execute("SELECT count(*) FROM waiter").fetchall() == [(0,)]
 

@@ -12,6 +12,7 @@ import pytest
 
 from headrace.policies import Overlap
 from headrace.store.postgres.arrays import Blobs, Numbers, Texts
+from headrace.store.postgres.statements import SCHEMA_VERSION
 from headrace.store.postgres.wire import Wire, rows_of
 
 from .scenes import connect
@@ -25,7 +26,10 @@ TODAY = date(2026, 11, 16)
 @pytest.fixture(params=["prepared", "not prepared"])
 def wire(store: PostgresStore, request: pytest.FixtureRequest) -> Iterator[Wire]:
     with closing(connect(store)) as connection:
-        yield Wire(connection, prepare=request.param == "prepared")
+        wire = Wire(connection)
+        if request.param == "prepared":
+            wire.prepare()
+        yield wire
 
 
 def test_each_statement_has_its_result(wire: Wire) -> None:
@@ -57,7 +61,7 @@ def test_nothing_behind_an_error_is_run_and_the_connection_goes_on(wire: Wire) -
     for _ in range(2):
         with pytest.raises(psycopg.errors.DivisionByZero):
             wire.run(statements)
-    assert wire.query("SELECT version FROM meta") == [(1,)]
+    assert wire.query("SELECT version FROM meta") == [(SCHEMA_VERSION,)]
 
 
 def test_more_than_a_socket_holds_at_once(wire: Wire) -> None:

@@ -12,14 +12,16 @@ import time
 import types
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
+from hashlib import md5
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
 from app.callers import OnPostgres, configure, confirm, engine, purchase_of_django, purchase_of_sqlalchemy
+from conformance.helpers import Worker, new
 from headrace import (
     ConfigurationError,
     Headrace,
@@ -31,8 +33,15 @@ from headrace import (
     StoreUnavailable,
     UniqueBusy,
 )
+from headrace.ops.act import create_store
+from headrace.records import Lane
+from headrace.values.clock import ManualClock
 from processes import environment, eventually
+from store.postgres.scenes import connect
 from store.postgres.servers import own
+
+if TYPE_CHECKING:
+    from headrace.store.postgres.store import PostgresStore
 
 psycopg = pytest.importorskip("psycopg")
 
@@ -58,7 +67,7 @@ def in_thread(shop: OnPostgres, work: Callable[[], T]) -> Iterator[Future[T]]:
 
 def waiting(shop: OnPostgres) -> int:
     here = "datname = current_database()"
-    return int(shop.outside(f"SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'advisory' AND {here}")[0][0])
+    return int(shop.outside(f"SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND {here}")[0][0])
 
 
 def count(shop: OnPostgres, table: str) -> int:
@@ -246,6 +255,22 @@ def test_an_arrival_that_cannot_be_read_holds_up_no_other(shop: OnPostgres) -> N
     assert shop.app.job("odd").task == "unreadable"
 
 
+@pytest.mark.parametrize(
+    "part",
+    [
+        *('"lane": {"key": "k", "rate": 1, "per": 0}', '"lane": {"key": "k", "limit": -1}', '"lane": {"key": ""}'),
+        '"after": ["odd"]',
+    ],
+)
+def test_an_arrival_that_makes_no_sense_holds_up_no_other(shop: OnPostgres, part: str) -> None:
+    odd = f'{{"id": "odd", "task": "t", "body": "", {part}}}'
+    shop.outside(f"INSERT INTO {shop.schema}.arrival (at, id, job) VALUES (0, 'odd', '{odd}')")
+    job = shop.confirm.using(lane="k", connection=shop.connection).enqueue(1)
+    shop.commit()
+    assert job.refresh().state is State.READY
+    assert shop.app.job("odd").task == "unreadable"
+
+
 def test_subscribers_hear_of_jobs_when_they_are_committed(shop: OnPostgres) -> None:
     with shop.app.events(timeout=0.3) as events:
         job = shop.confirm.using(connection=shop.connection).enqueue(1)
@@ -260,7 +285,7 @@ def test_subscribers_hear_of_jobs_when_they_are_committed(shop: OnPostgres) -> N
 
 def test_the_commit_notifies(shop: OnPostgres) -> None:
     with psycopg.connect(shop.url, autocommit=True) as listener:
-        listener.execute(f'LISTEN "headrace {shop.schema}"')
+        listener.execute(f'LISTEN "headrace {md5(shop.schema.encode()).hexdigest()}"')
         shop.confirm.using(connection=shop.connection, queue="mail").enqueue(1)
         shop.confirm.using(connection=shop.connection, queue="slow", tags=["red"]).enqueue(1)
         assert list(listener.notifies(timeout=0.1)) == []
@@ -324,7 +349,7 @@ def test_another_database_is_refused(shop: OnPostgres) -> None:
         for schema_too in (False, True):
             if schema_too:
                 app = Headrace(f"{url}&schema={shop.schema}")
-                app.failures()
+                create_store(app)
                 app.close()
             with psycopg.connect(url) as connection:
                 with pytest.raises(ConfigurationError, match="does not lead to the jobs"):
@@ -417,7 +442,7 @@ def test_what_is_no_connection_is_refused(shop: OnPostgres, connection: Any) -> 
 def test_a_connection_to_another_kind_of_server_is_refused(shop: OnPostgres) -> None:
     sqlalchemy = pytest.importorskip("sqlalchemy")
     with (
-        sqlalchemy.create_engine("sqlite://").connect() as connection,
+        sqlalchemy.create_engine("sqlite://", poolclass=sqlalchemy.NullPool).connect() as connection,
         pytest.raises(ConfigurationError, match="this one is to sqlite"),
     ):
         shop.confirm.using(connection=connection).enqueue(1)
@@ -458,3 +483,19 @@ def test_the_examples_of_the_page(shop: OnPostgres, library: str, monkeypatch: p
 
 def test_the_page_has_an_example_for_each_library() -> None:
     assert sorted(EXAMPLES) == ["asyncpg", "django.db", "psycopg", "sqlalchemy.ext.asyncio", "sqlalchemy.orm"]
+
+
+def test_a_sequence_that_arrives_after_the_clock_was_set_right_does_not_wait(
+    make: Callable[..., PostgresStore],
+) -> None:
+    hour = 3_600_000
+    clock = ManualClock()
+    store = make(clock=clock)
+    clock.jump(hour)
+    with closing(connect(store)) as caller:
+        caller.execute("BEGIN")
+        store.run(store.put_within(caller, [new(name, lane=Lane("k", sequence=True)) for name in "ab"]))
+        caller.execute("COMMIT")
+    clock.jump(-hour)
+    worker = Worker(store, clock)
+    assert [worker.run_one().id for _ in "ab"] == ["a", "b"]

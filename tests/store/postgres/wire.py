@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import socket
-from weakref import WeakKeyDictionary
+import threading
+from weakref import WeakKeyDictionary, WeakSet
 
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from store.redis.proxy import Proxy
+from store.redis.proxy import TO_CLIENT, Proxy
 
 
 class Wire(Proxy):
@@ -24,6 +25,10 @@ class Wire(Proxy):
         self.messages: list[bytes] = []
         """Those that have come since `cut_before`."""
         self._last: int | None = None
+        self._deaf: WeakSet[socket.socket] = WeakSet()
+        self._room: int | None = None
+        self.stalls = threading.Event()
+        """A client has stopped to read."""
         self._parts: WeakKeyDictionary[socket.socket, bytes] = WeakKeyDictionary()
         super().__init__(f"{known['host']}/.s.PGSQL.{known.get('port', 5432)}")
 
@@ -43,9 +48,35 @@ class Wire(Proxy):
         with self._lock:
             self.cuts, self.messages, self._last = 0, [], number
 
+    def stall(self, after: int) -> None:
+        """Let so many more bytes pass to clients, and none from then on until `restore`: they stand still."""
+        self.stalls.clear()
+        self._flows.clear()
+        self._room = after
+
+    def deafen(self, port: int) -> None:
+        """From now on nothing of what the server sends to this port of a client arrives: it was cut silently."""
+        with self._lock:
+            (pair,) = (pair for pair in self.pairs if pair[0].getpeername()[1] == port)
+            self._deaf.add(pair[0])
+
+    def deafen_all(self) -> None:
+        """The same for all connections that are there now."""
+        with self._lock:
+            self._deaf.update(pair[0] for pair in self.pairs)
+
     def _pass(
         self, pair: tuple[socket.socket, socket.socket], direction: int, target: socket.socket, data: bytes
     ) -> bool:
+        if direction == TO_CLIENT and pair[0] in self._deaf:
+            return True
+        if self._room is None:
+            self._flows.wait()
+        elif direction == TO_CLIENT:
+            self._room -= len(data)
+            if self._room < 0:
+                self.stalls.set()
+                self._flows.wait()
         data, end, cut = self._parts.pop(target, b"") + data, 0, False
         with self._lock:
             while not cut and (size := _size(data[end : end + 5])) and end + size <= len(data):

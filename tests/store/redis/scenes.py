@@ -47,6 +47,7 @@ CROWDED = (
     "sweep in a crowd",
     "cancel in a crowd", "delete in a crowd", "revive in a crowd", "put_plain in a crowd", "parents", "depend",
     "depend no more", "edit", "edit a body", "restore", "take_back", "pause", "resume", "limit", "controls", "lane",
+    "lanes", "lanes further on", "lane_rules", "lane_rule", "lane_rule cleared",
     "peek", "circumstances", "set_aside", "stage", "stage the last", "stage parents", "admit", "admit parents", "names",
     "note", "audit", "block", "block again", "unblock", "bring back", "blocks",
 )  # fmt: skip
@@ -261,6 +262,8 @@ class Crowd(Scene):
         put(store, "parked 2", queue="crowd", run_at=PARKED, unique_key="k parked", data=b"D")
         put(store, "behind", queue="crowd", after=("parked 2",))
         put(store, "damaged", queue="quiet", delay=3_600_000)  # where nothing but a look at all jobs meets it
+        put(store, "ruled 1", "ruled 2", queue="crowd", lane=Lane("ruled", limit=2))
+        store.run(store.set_lane("crowd", "ruled", limit=1, rate=2))
         record = store.driver.command("HGET", store.keys.job, "damaged")
         store.driver.command("HSET", store.keys.job, "damaged", record[:30])
 
@@ -373,6 +376,11 @@ class Crowd(Scene):
             "bring back": lambda: Script("block", (b"next", b"lifted"), lambda reply, _: reply),
             "blocks": store.blocks,
             "lane": lambda: store.lane("crowd", "l"),
+            "lanes": lambda: store.lanes("crowd"),
+            "lanes further on": lambda: store.lanes("crowd", "l0"),
+            "lane_rules": store.lane_rules,
+            "lane_rule": lambda: store.set_lane("crowd", "l", limit=1, rate=5, per=60_000, by="me"),
+            "lane_rule cleared": lambda: store.clear_lane("crowd", "ruled"),
             "peek": lambda: store.peek("default", 10),
             "set_aside": lambda: troubles.set_aside(DamagedJob(f"{b'damaged'.hex()},,"), store.keys.prefix),
             "circumstances": lambda: store.circumstances("limited 2"),

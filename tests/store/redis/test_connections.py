@@ -38,7 +38,7 @@ READING = ("get", "find", "history", "counts", "sessions")
 @pytest.fixture(scope="module")
 def program() -> str:
     """One server is enough for what happens between us and it."""
-    return next(iter(servers.programs()))
+    return servers.preferred()
 
 
 @pytest.fixture

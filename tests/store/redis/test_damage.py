@@ -22,7 +22,7 @@ from .servers import contents
 @pytest.fixture(scope="module")
 def program() -> str:
     """One server is enough: what is checked is what the scripts check."""
-    return next(iter(servers.programs()))
+    return servers.preferred()
 
 
 def run(store: RedisStore, operation: Operation[object]) -> None:
@@ -140,6 +140,7 @@ def test_garbage_in_place_of_a_number_stops_no_request_half_way(
         ("HSET", "more", "of another", "x"),
         ("HSET", "lanes", "5:crowd:l", "garbage", "5:crowd:s", "x"),
         ("HDEL", "lanes", "5:crowd:l", "5:crowd:r", "5:crowd:s"),
+        ("HSET", "lane_rules", "5:crowd:ruled", "garbage", "5:crowd:new", "x"),
         ("ZADD", "lane:5:crowd:l", "-99", "x", "-98", "a member with the id of nobody"),
         ("ZADD", "runs:5:crowd:l", "1", "nobody"),
         ("RPUSH", "starts:5:crowd:r", "garbage"),

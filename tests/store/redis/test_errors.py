@@ -107,7 +107,8 @@ def test_a_replica_is_refused() -> None:
 
 def test_a_real_replica_is_refused(private: Callable[..., Server]) -> None:
     primary = private(tcp=True)
-    replica = private("--replicaof", f"127.0.0.1 {primary.port}", tcp=True)
+    replica = private(tcp=True)
+    replica.command("REPLICAOF", "127.0.0.1", primary.port)
     with closing(RedisStore(f"{replica.url}?ns=x")) as store, pytest.raises(StoreReadOnly, match="is a replica"):
         store.run(store.get(["a"]))
 

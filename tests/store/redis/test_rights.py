@@ -10,6 +10,7 @@ from importlib import resources
 from pathlib import Path
 
 import pytest
+from redis.exceptions import NoPermissionError, ResponseError
 
 from conformance.helpers import Worker, put
 from headrace.errors import StoreReadOnly
@@ -70,10 +71,11 @@ def test_who_may_only_look_can_look(server: Server) -> None:
             put(store, "b")
 
 
-def test_the_rights_on_the_page_are_enough(server: Server) -> None:
-    (rights,) = re.findall(r"^    ACL SETUSER \w+ on >\w+ (.*)$", PAGE.read_text(), re.MULTILINE)
-    with closing(as_user(server, *rights.replace("shop", "x").split())) as store:
-        assert not [sentence for sentence in store.advice() if "may not" in sentence and "CONFIG" not in sentence]
+@pytest.mark.parametrize("program", servers.programs().values(), ids=servers.programs())
+def test_the_rights_on_the_page_are_enough(private: Callable[..., Server], program: str) -> None:
+    server = private(program=program)
+    with closing(as_user(server, *rights_on_page())) as store:
+        assert not [sentence for sentence in store.advice() if "may not" in sentence]
         put(store, "a")
         put(store, "b", tags=("blue",), unique_key="k", delay=5)
         worker = Worker(store, SystemClock())
@@ -86,7 +88,33 @@ def test_the_rights_on_the_page_are_enough(server: Server) -> None:
         put(store, "c")
         assert [event.job for event in store.run(store.events(cursor)).events] == ["c"]
         store.run(store.sweep())
+    with closing(RedisStore(f"{server.url}?ns=x")) as store:
         assert len(contents(store)) > 5
+
+
+TOO_MUCH = [
+    "FLUSHALL", "FLUSHDB", "CONFIG GET requirepass", "CONFIG SET maxmemory 1", "KEYS *", "SCAN 0", "RANDOMKEY",
+    "DBSIZE", "SCRIPT FLUSH", "SCRIPT KILL", "CLIENT KILL TYPE normal", "CLIENT LIST", "ACL LIST",
+    "ACL SETUSER weak +@all", "SHUTDOWN NOSAVE", "SAVE", "REPLICAOF NO ONE", "MONITOR", "SWAPDB 0 1",
+    "MIGRATE h 1 k 0 1", "GET other", "SET other 1", "HGETALL {y}:meta", "PUBLISH {y}:wake 1", "SLOWLOG GET",
+    "MODULE LIST",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("program", servers.programs().values(), ids=servers.programs())
+def test_the_rights_on_the_page_let_nothing_be_done_to_others(private: Callable[..., Server], program: str) -> None:
+    server = private(program=program)
+    with closing(as_user(server, *rights_on_page())) as store:
+        for command in TOO_MUCH:
+            with pytest.raises(NoPermissionError):
+                store.driver.command(*command.split())
+            with pytest.raises(ResponseError):  # nor in a script
+                store.driver.command("EVAL", f"return redis.call({', '.join(map(repr, command.split()))})", "0")
+
+
+def rights_on_page() -> list[str]:
+    (rights,) = re.findall(r"^    ACL SETUSER \w+ on >\w+ (.*)$", PAGE.read_text(), re.MULTILINE)
+    return rights.replace("shop", "x").split()
 
 
 def test_all_commands_of_all_scripts_are_asked_for() -> None:

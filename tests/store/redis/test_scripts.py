@@ -15,11 +15,12 @@ import pytest
 from redis.crc import key_slot
 
 from conformance.helpers import Worker, look, new, outcome, put, saying
-from headrace.errors import SchemaTooNew, StoreFull
+from headrace.errors import SchemaTooNew, SchemaTooOld, StoreError, StoreFull
 from headrace.records import Filter, Kind, NewJob, State, Verdict
 from headrace.store.batches import thousands
 from headrace.store.redis import layout, scripts
 from headrace.store.redis.keys import TYPES
+from headrace.store.redis.layout import FORMAT
 from headrace.store.redis.operation import Script
 from headrace.store.redis.store import RedisStore
 from headrace.store.settings import RESULTS_KEPT
@@ -56,8 +57,7 @@ def first_script(scene: Scene, name: str) -> Script[object]:
 def test_there_is_a_request_for_every_script(store: RedisStore, clock: ManualClock) -> None:
     crowd = Crowd(store, clock)
     asks_for_rights = {"rights"}  # which touches nothing of ours: see test_rights.py
-    migrates = set(scripts.MIGRATION)
-    assert {first_script(crowd, name).name for name in crowd.requests()} == ALL - asks_for_rights - migrates
+    assert {first_script(crowd, name).name for name in crowd.requests()} == ALL - asks_for_rights
     assert set(crowd.requests()) == {*REQUESTS, *CROWDED}
 
 
@@ -184,16 +184,17 @@ NEED_NOT_ASK = ("exchange", "report", "renew", "close", "wait", "watch")
 
 
 @pytest.mark.parametrize("name", [name for name in REQUESTS + CROWDED if name.split()[0] not in NEED_NOT_ASK])
-def test_a_newer_format_is_neither_read_nor_written(store: RedisStore, clock: ManualClock, name: str) -> None:
+@pytest.mark.parametrize(("off", "error"), [(1, SchemaTooNew), (-1, SchemaTooOld)])
+def test_another_format_is_neither_read_nor_written(
+    store: RedisStore, clock: ManualClock, name: str, off: int, error: type[StoreError]
+) -> None:
     scene = scene_for(name, store, clock)
     request = scene.requests()[name]
-    store.driver.command("HSET", store.keys.known[1], "format", "3")
+    store.driver.command("HSET", store.keys.known[1], "format", str(FORMAT + off))
     before = contents(store)
-    with pytest.raises(SchemaTooNew) as refused:
+    with pytest.raises(error) as refused:
         store.run(request())
-    assert str(refused.value) == (
-        f"{store.keys.prefix}* was written in format 3; this version of headrace knows format 2. Use a newer headrace."
-    )
+    assert str(refused.value).startswith(f"{store.keys.prefix}* was written in format {FORMAT + off}; this version of ")
     assert contents(store) == before
 
 

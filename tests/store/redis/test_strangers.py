@@ -103,7 +103,9 @@ WRONG_JOBS = {
     "a lane without a key": more(lane={"limit": 1}),
     "a lane with an empty key": more(lane={"key": ""}),
     "a lane with a key that is no text": more(lane={"key": b"\xff"}),
-    "no limit": more(lane={"key": "x", "limit": 0}),
+    "less than no limit": more(lane={"key": "x", "limit": -1}),
+    "less than no rate": more(lane={"key": "x", "rate": -1}),
+    "a rate within no time": more(lane={"key": "x", "rate": 1, "per": 0}),
     "half a limit": more(lane={"key": "x", "limit": 1.5}),
     "a limit that is a word": more(lane={"key": "x", "limit": "1"}),
     "no number": more(lane={"key": "x", "rate": NAN}),
@@ -141,7 +143,7 @@ def test_a_put_takes_what_is_right(store: RedisStore, clock: ManualClock) -> Non
     text = short(every_length) + short(every_length) + long(b"O") + short("k") + b"\xff"
     batch = job("1", every_length, when=2, time=5, flags=8 | 16 | 256 | 16384, put=text, tail=tail)
     large = job("2", flags=128, put=short("default") + short("task"), tail=long(b"L" * 3_000))
-    assert ask(store, "put", batch + large + job("3", when=1, time=0), "")[1:] == [b"", b"", b""]
+    assert ask(store, "put", batch + large + job("3", when=1, time=0), "")[1:] == [[], b"", b"", b""]
     found = look(store, "1")
     assert (found.queue, found.task, found.tags, found.lane.key) == (
         every_length, every_length, ("b", every_length), every_length

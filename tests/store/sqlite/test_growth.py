@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from headrace.errors import SessionGone, StaleRequest
-from headrace.records import IfFailed, Lane, SessionInfo, State, Take
+from headrace.records import Filter, IfFailed, Lane, SessionInfo, State, Take
 from headrace.store.contract import Operation, Waiter
 from headrace.store.facets import Edit
 from headrace.store.limits import EDGES_IN_A_STEP
 from headrace.store.sql import put, sessions, sweep
 from headrace.store.sql.transaction import IDS_AT_ONCE
+from headrace.store.sqlite.database import SqliteTransaction
 from headrace.store.sqlite.statements import SQL
 from headrace.store.sqlite.store import SqliteStore
 from headrace.store.sqlite.wakeup import SocketWaiter, queue_key
@@ -322,8 +324,18 @@ def test_paused_queues_wake_nobody(store: SqliteStore) -> None:
 # -- dependencies --
 
 
-def test_the_end_of_a_parent_costs_the_same_among_many(store: SqliteStore) -> None:
+def test_the_end_of_a_parent_costs_the_same_among_many(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     cost = []
+    read: list[int] = []
+    rows = SqliteTransaction.rows
+
+    def weigh(tx: SqliteTransaction, name: str, values: tuple[Any, ...] = ()) -> list[Any]:
+        found = rows(tx, name, values)
+        if name != "session_get":  # has the answer to the request before
+            read.append(sum(len(str(value)) for row in found for value in row))
+        return found
+
+    monkeypatch.setattr(SqliteTransaction, "rows", weigh)
     for number in (10, volume(2_000)):
         session = Session(store, f"{number} parents")
         parents = jobs(number)
@@ -332,13 +344,31 @@ def test_the_end_of_a_parent_costs_the_same_among_many(store: SqliteStore) -> No
         leases = session.take(number)
         for first in range(2, number, EDGES_IN_A_STEP):  # so that each step can tell all that is to be told
             session.settle(*leases[first : first + EDGES_IN_A_STEP])
+        read.clear()
         with counted(store) as seen:
             session.settle(leases[0])
-        cost.append(seen.statements)
+        cost.append((seen.statements, max(read) // 100))
         session.settle(leases[1])
         assert len(session.take(1)) == 1
     few, many = cost
     assert many == few
+
+
+def test_many_jobs_are_read_with_as_many_statements_as_few(store: SqliteStore) -> None:
+    cost = []
+    for number in (2, 500):
+        options = {"tags": ("a", "b"), "body": b"x" * 2_000, "lane": Lane("lane")}
+        some = [job for i in range(number) for job in jobs(1, **options, unique_key=f"{number} {i}")]
+        store.run(store.put(some))
+        with counted(store) as seen:
+            found = store.run(store.get([job.id for job in some]))
+            page = store.run(store.find(Filter(limit=number)))
+        assert [job and (job.id, job.unique_key, job.tags, len(job.body)) for job in found] == [
+            (job.id, job.unique_key, job.tags, 2_000) for job in some
+        ]
+        assert page.jobs == found[::-1]
+        cost.append(seen.statements)
+    assert cost[0] == cost[1]
 
 
 # -- closing --

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from conformance.helpers import Worker, look, outcome, put, state
+from headrace.errors import StoreError
 from headrace.records import Filter, IfFailed, Kind, Lane, State, Verdict
 from headrace.store.sqlite.store import SqliteStore
 from headrace.values.clock import ManualClock
@@ -154,3 +155,11 @@ def test_a_mistake_in_a_request_is_told_as_it_is(store: SqliteStore) -> None:
     put(store, "a")
     with pytest.raises(ValueError, match="no number"):
         store.run(store.find(Filter(after="no number")))
+
+
+def test_a_token_that_could_not_grow_can_not_be_written(store: SqliteStore) -> None:
+    """Every take of its queue would fail."""
+    put(store, "a")
+    with pytest.raises(StoreError, match="CHECK constraint failed: token"):
+        damage(store, f"token = {2**63 - 1}", "a")
+    assert state(store, "a") is State.READY

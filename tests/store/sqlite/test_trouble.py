@@ -14,6 +14,7 @@ import pytest
 
 from headrace.errors import (
     SchemaTooNew,
+    SchemaTooOld,
     StoreBusy,
     StoreCorrupt,
     StoreError,
@@ -256,6 +257,19 @@ def test_a_newer_schema(path: Path, store: SqliteStore, open_store: OpenStore) -
     )
 
 
+def test_an_older_schema_is_refused_and_left_as_it_is(path: Path, store: SqliteStore, open_store: OpenStore) -> None:
+    store.run(store.put(jobs(1)))
+    store.close()
+    look(path, f"PRAGMA user_version = {opening.SCHEMA_VERSION - 1}")
+    with pytest.raises(SchemaTooOld) as caught:
+        open_store()
+    assert said(caught) == (
+        f"{path} has schema version {opening.SCHEMA_VERSION - 1}; this headrace works with {opening.SCHEMA_VERSION}. "
+        "Use another file, schema or namespace, and let the version that wrote this one finish its jobs."
+    )
+    assert look(path, "SELECT count(*) FROM job") == [(1,)]
+
+
 def test_a_damaged_file(path: Path, store: SqliteStore, open_store: OpenStore) -> None:
     store.run(store.put(jobs(2000)))
     store.close()
@@ -268,17 +282,15 @@ def test_a_damaged_file(path: Path, store: SqliteStore, open_store: OpenStore) -
     assert said(caught).endswith("Stop all workers and restore it from a backup.")
 
 
-def test_a_migration_that_fails_changes_nothing(
-    path: Path, store: SqliteStore, open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+def test_a_creation_that_fails_leaves_an_empty_file(
+    path: Path, open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store.run(store.put(jobs(1)))
-    store.close()
-    monkeypatch.setattr(opening, "SCHEMA_VERSION", opening.SCHEMA_VERSION + 1)
-    monkeypatch.setitem(opening.MIGRATIONS, opening.SCHEMA_VERSION - 1, "DELETE FROM job; DELETE FROM half_way")
+    monkeypatch.setitem(opening.SQL, "schema", "CREATE TABLE half (x); DELETE FROM half_way")
     with pytest.raises(StoreError, match="half_way"):
         open_store()
+    assert look(path, "SELECT name FROM sqlite_schema") == []
     monkeypatch.undo()
-    assert count(open_store()) == 1
+    assert count(open_store()) == 0
 
 
 # -- pulled away --

@@ -65,7 +65,7 @@ def test_the_other_copy_of_sqlite_is_refused_with_the_reason(shop: OnSqlite, tmp
 def test_libraries_that_use_the_other_copy_are_refused_with_the_reason(shop: OnSqlite) -> None:
     sqlalchemy = pytest.importorskip("sqlalchemy")
     with (
-        sqlalchemy.create_engine("sqlite://").connect() as connection,
+        sqlalchemy.create_engine("sqlite://", poolclass=sqlalchemy.NullPool).connect() as connection,
         pytest.raises(ConfigurationError, match="two copies in one process must not share a file"),
     ):
         shop.confirm.using(connection=connection).enqueue(1)

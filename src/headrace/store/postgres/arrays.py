@@ -11,7 +11,8 @@ _HEAD = struct.Struct(">iiIii")
 _NULL = b"\xff\xff\xff\xff"
 _LENGTH = struct.Struct(">i").pack
 _NUMBER = struct.Struct(">iq").pack
-_BIGINT, _TEXT, _BYTEA = 20, 25, 17
+_FLOAT = struct.Struct(">id").pack
+_BIGINT, _TEXT, _BYTEA, _DOUBLE = 20, 25, 17, 701
 
 
 class Numbers(list[Any]):
@@ -26,7 +27,11 @@ class Blobs(list[Any]):
     """A bytea[]."""
 
 
-KINDS: dict[str, type[list[Any]]] = {"n": Numbers, "t": Texts, "b": Blobs}
+class Floats(list[Any]):
+    """A double precision[]."""
+
+
+KINDS: dict[str, type[list[Any]]] = {"n": Numbers, "t": Texts, "b": Blobs, "f": Floats}
 
 
 def columns(kinds: str, rows: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
@@ -69,11 +74,12 @@ def _text(text: str) -> bytes:
 
 _Encoder = tuple[int, int, Callable[[Any], bytes]]
 _NUMBERS: _Encoder = 1016, 1, _array(_BIGINT, lambda column: [_NULL if n is None else _NUMBER(8, n) for n in column])
+_FLOATS: _Encoder = 1022, 1, _array(_DOUBLE, lambda column: [_NULL if n is None else _FLOAT(8, n) for n in column])
 _TEXTS: _Encoder = 1009, 1, _array(_TEXT, lambda column: _sized(None if t is None else _text(t) for t in column))
 _OTHER: _Encoder = 0, 0, lambda value: str(value).encode()
 # By type of value: PostgreSQL's type (a number is always a bigint), the format (1: binary), and what encodes it.
 _ENCODERS: dict[type, _Encoder] = {
     type(None): (0, 0, bytes), int: (_BIGINT, 0, b"%d".__mod__), bool: (_BIGINT, 0, b"%d".__mod__),
-    float: (701, 0, lambda number: repr(number).encode()), str: (_TEXT, 0, _text), bytes: (_BYTEA, 1, bytes),
-    Numbers: _NUMBERS, Texts: _TEXTS, Blobs: (1001, 1, _array(_BYTEA, _sized)),
+    float: (_DOUBLE, 0, lambda number: repr(number).encode()), str: (_TEXT, 0, _text), bytes: (_BYTEA, 1, bytes),
+    Numbers: _NUMBERS, Floats: _FLOATS, Texts: _TEXTS, Blobs: (1001, 1, _array(_BYTEA, _sized)),
 }  # fmt: skip

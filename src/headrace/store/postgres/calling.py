@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from psycopg.rows import tuple_row
 
 from headrace.errors import ConfigurationError
-from headrace.store.callers import kind_of, unknown
+from headrace.store.callers import IS_ASYNC, OF_ITS_THREAD, kind_of, unknown
 
 TAKES = (
     "a connection of psycopg, SQLAlchemy (Connection, Session, AsyncSession), Django or asyncpg to the store's database"
@@ -37,7 +37,7 @@ def run(connection: Any, call: Call) -> str:
     """Call it in this thread."""
     kind = check(connection)
     if kind in _ASYNC:
-        raise ConfigurationError("This connection is async. Write 'await ....aenqueue(...)', or acomplete() in a task.")
+        raise ConfigurationError(IS_ASYNC)
     return _SYNC[kind](connection, call)
 
 
@@ -45,9 +45,7 @@ async def arun(connection: Any, call: Call) -> str:
     """Call it from async code. A sync connection is used in a thread, while its owner waits."""
     kind = check(connection)
     if kind == "django":
-        raise ConfigurationError(
-            "Django's connection belongs to its thread. Enqueue there: await sync_to_async(task.enqueue)(...)."
-        )
+        raise ConfigurationError(OF_ITS_THREAD)
     if kind in _ASYNC:
         return await _ASYNC[kind](connection, call)
     return await asyncio.to_thread(_SYNC[kind], connection, call)

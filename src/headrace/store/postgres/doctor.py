@@ -74,10 +74,60 @@ def facts(database: Database) -> Facts:
     return Facts._make((version, at, *rest, clocks.ahead(at, before, time.time())))
 
 
-def advice(database: Database, known: Facts, *, polls: bool) -> list[str]:
-    """Sentences for an operator; none if there is nothing to say. `polls`: connections can't listen."""
+class Hearing(NamedTuple):
+    """How waiters are woken."""
+
+    polls: bool = False  # connections can't listen
+    deafened: int = 0  # waiters whose connection was silently cut within the last hour
+
+
+HEARS = Hearing()
+
+
+def deafened(database: Database) -> int:
+    """How many waiters have found, within the last hour, that the connection that listens for them hears nothing."""
+    since = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint - 3600000"
+    query = f"SELECT count(*) FROM {database.quoted}.waiter WHERE deaf_at > {since}"  # noqa: S608  (it is quoted)
+    ((number,),) = database.borrow(lambda wire: wire.query(query))
+    return int(number)
+
+
+_BLOCKING = """
+SELECT blocker.pid, coalesce(blocker.usename, '?'), blocker.application_name, coalesce(blocker.state, 'open'),
+    count(DISTINCT waiting.pid), max(extract(epoch FROM clock_timestamp() - waiting.query_start))::bigint
+FROM pg_stat_activity AS waiting, unnest(pg_blocking_pids(waiting.pid)) AS by (pid)
+    JOIN pg_stat_activity AS blocker ON blocker.pid = by.pid
+WHERE waiting.wait_event_type = 'Lock' AND waiting.datname = current_database() AND EXISTS (
+    SELECT 1 FROM pg_locks WHERE pg_locks.pid = waiting.pid
+        AND relation IN (SELECT oid FROM pg_class WHERE relnamespace = to_regnamespace($1))
+)
+GROUP BY 1, 2, 3, 4 ORDER BY 5 DESC LIMIT 3
+"""
+
+
+def blocking(database: Database) -> list[str]:
+    """Sentences about processes that others wait for, with something of this schema."""
+    found = database.borrow(lambda wire: wire.query(_BLOCKING, database.quoted))
+    return [
+        f"Process {pid} (user {user}, {name or 'no name'}, {state}) keeps {others} others waiting, the first for "
+        f"{seconds} s: end its transaction, or the process: pg_terminate_backend({pid})."
+        for pid, user, name, state, others, seconds in found
+        if seconds > 0
+    ]
+
+
+def unguarded(database: Database) -> list[str]:
+    """What connections of the app's pool lack to notice that the server is gone."""
+    known = database.lent_by_pool()
+    if not known or known.get("host", "/").startswith("/"):
+        return []
+    return [name for name in ("keepalives_idle", "tcp_user_timeout") if known.get(name, "0") in ("", "0")]
+
+
+def advice(database: Database, known: Facts, heard: Hearing = HEARS) -> list[str]:
+    """Sentences for an operator; none if there is nothing to say."""
     dead, held = f"{known.dead:,} dead rows beside {known.live:,} live ones", f"{known.age:,.0f} s ({known.state})"
-    found = {
+    found: dict[str, object] = {
         "synchronous_commit is off: a server that crashes loses jobs that it acknowledged in the last moments. Set it "
         "to on, for this user at least (ALTER ROLE ... SET synchronous_commit = on).": known.commit == "off",
         f"{' and '.join(known.off)} off: a loss of power may destroy the whole database. Set it to on.": known.off,
@@ -98,8 +148,17 @@ def advice(database: Database, known: Facts, *, polls: bool) -> list[str]:
             known.left < database.connections
         ),
         "Connections can't listen behind this pooler: waiters look for work every 5 to 250 ms instead of being woken. "
-        "Give workers a URL that leads to the server itself.": polls,
+        "Give workers a URL that leads to the server itself.": heard.polls,
+        f"{heard.deafened} waiters lost the connection that wakes them without a word in the last hour, and listen "
+        "again: jobs may have waited up to 12 s. Something between here and the server drops connections that rest: "
+        "raise its limit, or lower keepalives_idle= in the URL.": heard.deafened,
         f"The server's clock was set back by {known.set_back:,.0f} s or more: a worker was seen later than now. Jobs "
         "and schedules wait as long. Have NTP set it.": known.set_back > clocks.CLOCKS_DIFFER,
     }
-    return [*(sentence for sentence, applies in found.items() if applies), *clocks.advice(known.ahead)]
+    if lacking := unguarded(database):
+        found[
+            f"The connections of the app's pool have no {' and no '.join(lacking)}: one that was cut silently is "
+            "noticed late, or after hours. Set both where the pool is made: keepalives_idle=5, tcp_user_timeout=10000."
+        ] = True
+    said = [sentence for sentence, applies in found.items() if applies]
+    return [*said, *blocking(database), *clocks.advice(known.ahead)]

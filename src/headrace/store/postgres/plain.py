@@ -5,10 +5,9 @@ A function that finds anything beyond plain jobs writes nothing, and the rules d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias, cast
+from collections.abc import Sequence
+from typing import Any
 
-import msgspec
 import psycopg
 from psycopg.pq.abc import PGresult
 
@@ -18,37 +17,9 @@ from headrace.store.postgres.arrays import Numbers, Texts, columns
 from headrace.store.postgres.database import Database
 from headrace.store.postgres.statements import NOT_PLAIN
 from headrace.store.postgres.wire import rows_of
-from headrace.store.sql import settle
+from headrace.store.sql.codes import LARGE_BODY
 from headrace.store.sql.settle import Request
-from headrace.store.sql.take import BESIDE, flags_of, leases, queue_of
-from headrace.store.sql.transaction import Step, Transaction
-
-Told: TypeAlias = tuple[int | None, int | None]
-"""When the next job falls due and the next schedule ticks, as a worker's last exchange was told."""
-
-
-class Exchange(Step[ExchangeReply]):
-    """An exchange of a worker."""
-
-    __slots__ = ("asked", "request")
-    then: Callable[[ExchangeReply], None]
-
-    def __init__(self, request: Request, then: Callable[[ExchangeReply], None]) -> None:
-        super().__init__(lambda tx: settle.exchange(tx, request), then=then)
-        self.ahead = lambda tx: settle.expect(tx, request)
-        self.request = request
-        self.asked = False
-        """Its worker sleeps, or has: a put may answer it."""
-
-    def answered(self, answer: str, told: Told) -> ExchangeReply | None:
-        """The reply that a put has given, from the words of the wake-up. None: it was to another request."""
-        number, now, max_crashes, body, options, *names = msgspec.json.decode(answer)
-        if number != self.request.number:
-            return None
-        row = (*names, bytes.fromhex(body), options and bytes.fromhex(options), None, 0, 0, max_crashes, now, None, 0)
-        reply = ExchangeReply([], leases(cast("Transaction", None), [row]), now, *told)
-        self.then(reply)
-        return reply
+from headrace.store.sql.take import WITH_EXTRAS, as_leases, flags_of, leases, queue_of
 
 
 def put(database: Database, jobs: Sequence[NewJob]) -> bool:
@@ -61,34 +32,40 @@ def put(database: Database, jobs: Sequence[NewJob]) -> bool:
     return _or_not(database, name, values) is not None
 
 
-def _or_not(database: Database, name: str, values: tuple[Any, ...]) -> PGresult | None:
-    """The result of a function. None: it has taken back what it wrote, or there is a job with this id."""
+def _or_not(
+    database: Database, name: str, values: tuple[Any, ...], *then: tuple[str, tuple[Any, ...]]
+) -> list[PGresult] | None:
+    """The results of functions. None: the first took back what it wrote, or there is a job with this id."""
     clock = database.clock
     times = (None, None) if clock is None else (clock.now(), clock.steady())
     try:
-        return database.function(name, (*values, *times))
+        return database.functions((name, (*values, *times)), *then)
     except StoreError as error:
         if isinstance(error.__cause__, psycopg.Error) and error.__cause__.sqlstate in (NOT_PLAIN, "23505"):
             return None
         raise
 
 
-def exchange(database: Database, step: Exchange) -> tuple[ExchangeReply, bool] | tuple[()] | None:
-    """The reply, and whether it was recorded. Empty, as queues are more than plain, or None: the rules have to.
+FEW = 16
+"""Leases that are part of the answer that hands them out. More are read when all is committed."""
 
-    One that was asked is recorded: from then on no put can answer it.
-    """
-    request = step.request
+
+def exchange(database: Database, request: Request) -> tuple[ExchangeReply, bool] | tuple[()] | None:
+    """The reply, and whether it was recorded. Empty, as queues are more than plain, or None: the rules have to."""
     take = request.take
     outcomes = sorted(request.outcomes, key=lambda outcome: outcome.ref)  # rows are locked in this order
     runs = [(o.ref, o.token, o.began, o.ended, o.charge is Charge.ATTEMPT, o.result, o.data) for o in outcomes]
     wanted = Texts(request.names.given), *((0, 0) if take is None else (take.slots, take.spare))
     values = (*columns("nnnnnbb", runs), Numbers(request.started), *wanted, request.steady)
-    asking = request.session, request.number, request.unrecorded, step.asked
-    found = _or_not(database, "exchange_plain", (*asking, *values))
-    if found is None or not found.ntuples:
+    apart = sum(wanted[1:]) > FEW
+    asking = request.session, request.number, request.unrecorded, apart
+    later = "leases_of", (request.session, request.number)
+    found = _or_not(database, "exchange_plain", (*asking, *values), *([later] if apart else []))
+    if found is None or not found[0].ntuples:
         return None if found is None else ()
-    (next_due, now, *_, next_tick, _, recorded), *rows = rows_of(found)
+    (next_due, now, *_, next_tick, _, recorded), *rows = (row for result in found for row in rows_of(result))
+    if not apart and any(flags & LARGE_BODY for flags in map(flags_of, rows)):
+        rows = rows_of(database.function(*later))
     rows.sort()  # by priority, due and seq, with which a row begins
     if len(wanted[0]) > 1:
         rows.sort(key=lambda row: wanted[0].index(queue_of(row)))
@@ -97,6 +74,6 @@ def exchange(database: Database, step: Exchange) -> tuple[ExchangeReply, bool] |
 
 
 def _leases(database: Database, rows: list[Any]) -> list[Lease]:
-    if any(flags & BESIDE for flags in map(flags_of, rows)):
+    if any(flags & WITH_EXTRAS for flags in map(flags_of, rows)):
         return database.read(lambda tx: leases(tx, rows))
-    return leases(cast("Transaction", None), rows)  # nothing needs to be looked up
+    return as_leases(rows)  # nothing needs to be looked up

@@ -10,38 +10,59 @@ import re
 
 from headrace.records import Verdict
 from headrace.store import statements
+from headrace.store.postgres.troubles import OUTDATED
 from headrace.store.settings import DEFINITIONS
 from headrace.store.sql import codes
 from headrace.store.sql.admission import DUE_AT_ONCE
 from headrace.store.sql.transaction import EVERYONE, INLINE
 from headrace.values.durations import MOST_STARTS
-from headrace.values.names import HIGHEST_WEIGHT, LONGEST, TEST_MARK
+from headrace.values.names import HIGHEST_COUNT, HIGHEST_WEIGHT, LONGEST, TEST_MARK
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 UNIQUE_WAIT = 2_000
 """Milliseconds that a put waits for an open transaction that has put a job with the same unique key."""
-RULES, PUTS, MIGRATION = 1, 2, 3
-"""Advisory locks of a schema, in the order in which they are taken.
+RULES, PUTS = "rules_lock", "gate"
+"""Tables whose locks are those of a schema, in the order in which they are taken.
 
-The first is that of the rules: only its holder changes lanes, relations, unique keys and controls. The second is shared
-by all that may concern a sleeper, and a waiter has it alone while it goes to sleep. The third is for changes of the
-schema. Rows are locked after these: sessions, then jobs by seq.
+The first is that of the rules: only its holder changes what jobs share, that is lanes, relations, schedules and
+controls. Transactions that change single jobs do without it. The second is shared by all that may concern a sleeper,
+from just before they commit, and a waiter has it alone while it goes to sleep. Rows are locked between these: sessions,
+then jobs by seq.
 """
 NOT_PLAIN = "HR002"
 """The code of the error by which a function takes back what it has written."""
 NOT_HERE = "HR003"
 """The code of the error by which a function says that a caller's connection leads to another database."""
-SHORT = 7_800
-"""Bytes of a job that go along with a wake-up, at most, however its names are escaped: there is room for 8,000."""
+LOCK_WAIT = 1_000
+"""Milliseconds that a transaction waits for a lock, as others may wait for those that it has. It is begun anew then."""
+COMPLETES_WITHIN = 60_000
+"""Milliseconds until the server ends a caller's transaction that has completed a job and does not go on."""
+FOLDED_AT_ONCE = 10_000
+"""So many counts that were appended are added up at once."""
+FIRST_MOMENT, LAST_MOMENT = -62_135_596_800_000, 253_402_300_799_999
+"""The years 1 to 9999, in milliseconds since 1970: beyond, no clock of Python's can say when that is."""
+LONGEST_ID = 1_000
+"""Bytes of a job's id."""
+UNPRINTABLE = (
+    "E'[\\\\u0001-\\\\u001f\\\\u007f-\\\\u00a0\\\\u00ad\\\\u1680\\\\u2000-\\\\u200f\\\\u2028-\\\\u202f"
+    "\\\\u205f-\\\\u206f\\\\u3000\\\\ue000-\\\\uf8ff\\\\ufeff\\\\ufff9-\\\\ufffb]'"
+)
+"""Characters that a name can't hold, as a regular expression in SQL."""
+DOLLARS = "$headrace$"
+"""What the bodies of functions are quoted in. The name of a schema, which stands in them, can't hold it."""
 WORKER, CLIENT, SUBSCRIBER = range(3)
 """`waiter.kind`."""
 _CONSTANTS = {
     **vars(codes), "SCHEMA_VERSION": SCHEMA_VERSION, "RULES": RULES, "PUTS": PUTS, "WORKER": WORKER, "CLIENT": CLIENT,
-    "SUBSCRIBER": SUBSCRIBER, "EVERYONE": EVERYONE, "SHORT": SHORT, "INLINE": INLINE, "LONGEST_NAME": LONGEST,
+    "SUBSCRIBER": SUBSCRIBER, "EVERYONE": EVERYONE, "INLINE": INLINE, "LONGEST_NAME": LONGEST, "OUTDATED": OUTDATED,
     "UNIQUE_WAIT": UNIQUE_WAIT, "DUE_AT_ONCE": DUE_AT_ONCE, "OK": f"{Verdict.OK:02x}", "NOT_PLAIN": NOT_PLAIN,
+    "FOLDED_AT_ONCE": FOLDED_AT_ONCE, "COMPLETES_WITHIN": COMPLETES_WITHIN,
+    "LOCK_WAIT": LOCK_WAIT,
     "NOT_HERE": NOT_HERE, "MOST_STARTS": MOST_STARTS, "SILENT": DEFINITIONS["max-worker-age"].default,
     "HIGHEST_WEIGHT": HIGHEST_WEIGHT, "TEST": TEST_MARK,
-    "SCHEMA": "{SCHEMA}", "KEY": "{KEY}",  # these are each store's own
+    "FIRST_MOMENT": FIRST_MOMENT, "LAST_MOMENT": LAST_MOMENT, "HIGHEST_COUNT": HIGHEST_COUNT, "LONGEST_ID": LONGEST_ID,
+    "UNPRINTABLE": UNPRINTABLE,
+    "SCHEMA": "{SCHEMA}",  # each store's own
 }  # fmt: skip
 
 _WORDS: tuple[tuple[str, str], ...] = (
@@ -60,7 +81,7 @@ _WORDS: tuple[tuple[str, str], ...] = (
     (r"\bCROSS JOIN\b", "JOIN"),
     (r"\bUPDATE OR FAIL\b", "UPDATE"),
     (r"\bx''", "''::bytea"),
-    (r"\bjson_valid\((\w+)\)", r"(\1 ~ '^\\[.*\\]$')"),  # what is looked at is an array, if it is anything
+    (r"\bjson_valid\((\w+)\)", r"(\1 ~ '^[[].*[]]$')"),  # what is looked at is an array, if it is anything
     (r"\bifnull\(", "coalesce("),
 )
 _TYPES = (
@@ -70,6 +91,7 @@ _TYPES = (
     (r"\bBLOB\b", "bytea"),
     (r"\bREAL\b", "double precision"),
     (r"\) STRICT(, WITHOUT ROWID)?;", ");"),
+    (r" CHECK \(token < \d+\)", ""),  # its type says so
 )
 
 
@@ -89,34 +111,70 @@ _ALL = {
     **statements.load("headrace.store.postgres", "statements", _CONSTANTS),
 }
 SCHEMA = "\n\n".join(
-    (translate(_ALL.pop("tables"), _TYPES), *(_ALL.pop(name) for name in ("schema", "functions", "arrivals_schema")))
-)
-"""All that creates a schema. `{SCHEMA}` stands for its name, `{KEY}` for the first number of its advisory locks."""
+    (
+        translate(_ALL.pop("tables"), _TYPES),
+        *(_ALL.pop(name) for name in ("schema", "functions", "arrivals_schema", "pin_schema")),
+    )
+).replace("$$", DOLLARS)
+"""All that creates a schema. `{SCHEMA}` stands for its name."""
 READING = {name: translate(text) for name, text in _ALL.items()}
 WRITING = {
-    name: text.replace("/*lock*/", "FOR UPDATE").replace("/*skip*/", "FOR UPDATE SKIP LOCKED")
+    name: text.replace("/*lock*/", "FOR NO KEY UPDATE").replace("/*skip*/", "FOR NO KEY UPDATE SKIP LOCKED")
     for name, text in READING.items()
 }
 """In transactions that write: what they read of jobs and sessions is locked, so that it is so until they end."""
 SETS = {
     "put": "tttnnnnnnbbt", "job_set": "nttnnnnnnnnnntbbn", "job_flags": "nn", "take_one": "nnnnnn", "tag_add": "nt",
-    "done": "nnnbnnnnbn", "lane_set": "n" * 15, "laned_put": "ntnnnnnnnnnn", "laned_set": "nnnnnn",
-    "remember": "nntttb", "lane_new": "ttnnnnn", "edge_put": "nnn", "follower_put": "nn", "group_failing": "tnnb",
-    "bar": "nt", "gone_count": "ntnn",
+    "done": "nnnbnnnnbn", "lane_set": "n" * 15 + "bb", "laned_put": "ntnnnnnnnnnn", "laned_set": "nnnnnn",
+    "remember": "nntttb", "lane_new": "tt", "edge_put": "nnn", "follower_put": "nn", "group_failing": "tnnb",
+    "bar": "nt", "gone_count": "ntnn", "restore": "nnffb", "trim_history": "nn",
 }  # fmt: skip
 """Statements that take many rows as one value per column, of these `arrays.KINDS`. No two rows change the same one."""
 
 
 def _in_a_set(text: str, kinds: str) -> str:
     """The statement for as many rows as its arrays have items: `$1` becomes `_1`, a column of these."""
-    types = {"n": "bigint", "t": "text", "b": "bytea"}
+    types = {"n": "bigint", "t": "text", "b": "bytea", "f": "double precision"}
     arrays = ", ".join(f"${number}::{types[kind]}[]" for number, kind in enumerate(kinds, 1))
     names = ", ".join(f"_{number}" for number in range(1, len(kinds) + 1))
     text, each = re.sub(r"\$(\d+)", r"_\1", text), f"FROM unnest({arrays}) AS each ({names})"
     if text.startswith("UPDATE"):
         return text.replace("WHERE", f"{each} WHERE", 1)
+    if text.startswith("DELETE"):
+        return text.replace("WHERE", f"{each.replace('FROM', 'USING', 1)} WHERE", 1)
     return re.sub(r"VALUES \(([^()]*)\)", rf"SELECT \1 {each}", text)
 
 
+_LEASE = re.compile(r"\bbody, options, data\b")
+for _name in ("line", "retake"):
+    WRITING[_name], _found = _LEASE.subn(
+        "''::bytea AS body, NULL::bytea AS options, NULL::bytea AS data", WRITING[_name]
+    )
+    assert _found == 1
 WRITING |= {name: _in_a_set(WRITING[name], kinds) for name, kinds in SETS.items()}
-WRITING["take_one"] += READING["retake"].partition("FROM")[0].replace("SELECT", "\nRETURNING")  # the leases
+WRITING["take_one"] += WRITING["retake"].partition("FROM")[0].replace("SELECT", "\nRETURNING")  # the leases
+
+_OF_SINGLE_JOBS = frozenset(
+    {
+        # sessions
+        "session_get", "session_open", "session_says", "session_renew", "session_stop", "session_answer", "sessions",
+        "held", "held_some", "holds_any", "unspare", "stopping",
+        # what is known, and what is only looked at
+        "setting_get", "settings", "special", "next_due", "next_tick", "ended_some", "audience_get", "seqs",
+        "scheduled_queues", "ready_queues", "ready_count", "queues_with_lanes", "parents_some", "recurrences",
+        # jobs, and what is written beside them
+        "put", "jobs_by_seq", "jobs_by_id", "job_set", "job_flags", "blob_put", "blob_delete", "blobs",
+        "set_body", "data_set", "data_of", "mores", "more_put", "tag_add", "tag_remove", "tagged", "remember",
+        "last_lines", "trim_history", "expiry_put", "expiry_begin", "expiry_end", "expiry_delete", "late",
+        "unique_holders", "unique_take",
+        # runs
+        "line", "take", "take_one", "retake", "promote", "promote_queue", "done", "done_together", "complete",
+        "completed", "is_completed", "absorb", "report",
+        # counts and events, which are appended
+        "stat_add", "failure_put", "event_put", "event_trim",
+    }
+)  # fmt: skip
+NARROW = {name: text for name, text in WRITING.items() if name in _OF_SINGLE_JOBS}
+"""What a transaction may do without the rules' lock: change single jobs, whose rows it locks, and append."""
+NARROW |= {name: READING[name] for name in ("held", "held_some")}  # a renewal waits for no job
+NARROW["line"] = NARROW["line"].replace("ORDER BY", f"AND flags & {codes.LANED} = 0\nORDER BY", 1)

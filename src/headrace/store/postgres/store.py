@@ -3,33 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import Any, TypeVar, cast
 
 import msgspec
-from psycopg.errors import LockNotAvailable
 
-from headrace.errors import StoreBusy, StoreReadOnly, UniqueBusy
+from headrace.errors import MaybeApplied, StoreBusy, StoreError, StoreReadOnly, UniqueBusy
 from headrace.records import ExchangeReply, NewJob, Put, Ref, Token
 from headrace.store import limits
 from headrace.store.contract import Durability, Guard, NoGuard, Operation, Swept, Waiter
 from headrace.store.facets import Rows
 from headrace.store.pools import Pool, awaited_by
-from headrace.store.postgres import calling, doctor, opening, plain, queries, within
+from headrace.store.postgres import calling, doctor, opening, plain, queries, troubles, within
 from headrace.store.postgres.address import parse
 from headrace.store.postgres.arrays import Numbers, Texts
-from headrace.store.postgres.database import Database, PostgresTransaction
-from headrace.store.postgres.statements import CLIENT, SUBSCRIBER, WORKER
+from headrace.store.postgres.database import Database, PostgresTransaction, Work
+from headrace.store.postgres.statements import CLIENT, FOLDED_AT_ONCE, SUBSCRIBER, WORKER
 from headrace.store.postgres.wakeup import Wakeups
 from headrace.store.postgres.wire import rows_of
 from headrace.store.postgres.within import Within
-from headrace.store.sql import batches, find, settle, sweep
+from headrace.store.sql import batches, failing, find, settle, sweep
 from headrace.store.sql.sessions import Stops
 from headrace.store.sql.store import SqlStore
 from headrace.store.sql.take import Names, has_work
-from headrace.store.sql.transaction import Step, Transaction, is_plain
+from headrace.store.sql.transaction import Step, TooNarrow, Transaction, is_plain
 from headrace.store.urls import HiddenUrl
 from headrace.values.clock import Clock, SystemClock
 
@@ -39,14 +38,19 @@ T = TypeVar("T")
 
 PLAIN_AT_ONCE = 10_000
 """So many plain jobs are put in one transaction."""
+BY_RULES = 7
+"""So many requests are left to the rules at once after one that had to be: one that is taken back costs as much."""
+FOLDS = 1 / 500
+"""So many of the puts with tags add up counts of tags: there may be no worker that sweeps."""
 
 
 class PostgresStore(SqlStore):
     """Jobs in PostgreSQL: `postgresql://user@host/database?schema=headrace`.
 
     Stores with different schemas share a database and nothing else. The server's clock is the one that counts; `clock`
-    is for tests. `pool` lends connections. `keep_done`, `keep_failed` (milliseconds) and `keep_count` go before what
-    the store's settings say.
+    is for tests. `pool` lends connections. `create`: whether a schema that is not there is created: at once, by what
+    first writes (None), or never; without one, a look is refused. `keep_done`, `keep_failed` (milliseconds) and
+    `keep_count` go before what the store's settings say.
     """
 
     url = HiddenUrl()
@@ -57,6 +61,7 @@ class PostgresStore(SqlStore):
         *,
         clock: Clock | None = None,
         pool: object | None = None,
+        create: bool | None = True,
         keep_done: int | None = None,
         keep_failed: int | None = None,
         keep_count: int | None = None,
@@ -68,12 +73,13 @@ class PostgresStore(SqlStore):
         lending = None if pool is None else Pool(pool)
         self.database = Database(address, None if isinstance(clock, SystemClock) else clock, lending)
         self._wakeups = Wakeups(self.database, self._wake_for_work)
+        self._may_create = create is not False
         try:
-            self._place = opening.migrate(self.database)
+            self._place = opening.create(self.database) if create else opening.find(self.database)
         except BaseException:
             self.database.close()
             raise
-        self._by_rules = 0
+        self._by_rules = self._puts_by_rules = self._too_narrow = 0
 
     @property
     def durability(self) -> Durability:
@@ -86,12 +92,27 @@ class PostgresStore(SqlStore):
 
     def advice(self) -> list[str]:
         known = doctor.facts(self.database)
-        polls = not known.reads_only and self._wakeups.deaf  # a standby can't listen, which is the least of it
-        return [*super().advice(), *doctor.advice(self.database, known, polls=polls)]
+        if known.reads_only:  # a standby can't listen, which is the least of it
+            return [*super().advice(), *doctor.advice(self.database, known)]
+        heard = doctor.Hearing(self._wakeups.deaf, doctor.deafened(self.database))
+        return [*super().advice(), *doctor.advice(self.database, known, heard)]
 
     # -- running --
 
+    def create(self) -> None:
+        """Create the schema unless it is there."""
+        if not self._place and self._may_create:
+            self._place = opening.create(self.database)
+        self._require()
+
+    def _require(self) -> None:
+        self._place = self._place or opening.find(self.database)  # (another process may have created it meanwhile)
+        if not self._place:
+            raise opening.missing(self.database)
+
     def run(self, operation: Operation[T]) -> T:
+        if not self._place:
+            self._require() if isinstance(operation, Step) and not operation.writes else self.create()
         if not isinstance(operation, Within):
             return super().run(operation)
         call = self._call(operation)
@@ -104,6 +125,8 @@ class PostgresStore(SqlStore):
         try:
             if not isinstance(operation, Within):
                 return await super().arun(operation)
+            if not self._place:
+                await asyncio.to_thread(self.create)
             call = await asyncio.to_thread(self._call, operation)
         finally:
             awaited_by.reset(before)
@@ -128,15 +151,40 @@ class PostgresStore(SqlStore):
         return found[0]
 
     def _write(self, step: Step[T]) -> T:
+        arrived: list[Any] = []
+
         def work(tx: PostgresTransaction) -> T:
+            if tx.arrived and not arrived:
+                raise within.Unread
             if tx.arrived:
-                within.admit(tx)
+                within.admit(tx, arrived)
             return self._work(step, tx)
 
+        def narrow(tx: PostgresTransaction) -> T:
+            if tx.arrived and step.admits:
+                raise TooNarrow
+            return self._work(step, tx)
+
+        cut = False
+        while True:
+            try:
+                return self._commit(step, work, narrow)
+            except within.Unread:
+                arrived += self.database.read(within.arrivals)
+            except MaybeApplied:
+                if cut or not step.repeatable:
+                    raise
+                cut = True
+
+    def _commit(self, step: Step[T], work: Work[T], narrow: Work[T]) -> T:
         try:
+            if step.narrow:
+                with suppress(TooNarrow):
+                    return self.database.write(narrow, step.keys, step.ahead, narrow=True)
+                self._too_narrow = BY_RULES * step.admits
             return self.database.write(work, step.keys, step.ahead)
         except StoreBusy as error:
-            if step.keys and isinstance(error.__cause__, LockNotAvailable):
+            if troubles.waits_for_key(error.__cause__):
                 raise UniqueBusy(within.BUSY) from error
             raise
 
@@ -148,10 +196,23 @@ class PostgresStore(SqlStore):
 
     def put(self, jobs: Sequence[NewJob]) -> Operation[list[Put]]:
         if not all(map(is_plain, limits.without_nul(jobs))) or not 0 < len(jobs) <= PLAIN_AT_ONCE:
-            return within.locking(jobs, batches.put(jobs))
-        operation = batches.put_plain(jobs)
-        operation.attempt = lambda: [Put(job.id, True) for job in jobs] if plain.put(self.database, jobs) else None
-        return operation
+            operation = within.locking(jobs, batches.put(jobs))
+            if isinstance(operation, Step) and any(job.tags for job in jobs) and random.random() < FOLDS:  # noqa: S311
+                operation.then = lambda _: self._fold_tags()
+            return operation
+
+        def attempt() -> list[Put] | None:
+            if plain.put(self.database, jobs):
+                return [Put(job.id, True) for job in jobs]
+            self._puts_by_rules = BY_RULES
+            return None
+
+        putting = within.locking(jobs, batches.put_plain(jobs))
+        if self._puts_by_rules:
+            self._puts_by_rules -= 1
+        else:
+            putting.attempt = attempt
+        return putting
 
     def put_within(self, connection: object, jobs: Sequence[NewJob]) -> Operation[list[Put]]:
         return within.put(connection, jobs)
@@ -178,9 +239,9 @@ class PostgresStore(SqlStore):
 
     def _exchange(self, request: settle.Request) -> Operation[ExchangeReply]:
         def attempt() -> ExchangeReply | None:
-            done = plain.exchange(self.database, step)
+            done = plain.exchange(self.database, request)
             if not done:
-                self._by_rules = 0 if done is None else 7  # the queues are more than plain, and will be for a while
+                self._by_rules = 0 if done is None else BY_RULES  # the queues will be more than plain for a while
                 return None
             reply, recorded = done
             if not recorded:
@@ -188,7 +249,10 @@ class PostgresStore(SqlStore):
             self._wakeups.note(request, reply)
             return reply
 
-        step = plain.Exchange(request, lambda reply: self._wakeups.note(request, reply))
+        step = Step(lambda tx: settle.exchange(tx, request), then=lambda reply: self._wakeups.note(request, reply))
+        step.ahead = lambda tx: settle.expect(tx, request)
+        step.narrow = not self._too_narrow
+        self._too_narrow = max(0, self._too_narrow - 1)
         if self._by_rules or not settle.is_plain(request):
             self._by_rules = max(0, self._by_rules - 1)
         else:
@@ -212,6 +276,10 @@ class PostgresStore(SqlStore):
 
         def work(tx: Transaction) -> Swept:
             swept = sweep.sweep(tx, self._retention)
+            tx.execute("stat_fold")
+            tx.execute("tags_fold")
+            tx.execute("completions_forget")
+            failing.fold(tx, FOLDED_AT_ONCE)
             if swept.more:
                 tx.execute("sweep_again")
             return swept
@@ -222,10 +290,17 @@ class PostgresStore(SqlStore):
                 return self._run(Step(sweep.swept_already, writes=False))
             return None
 
-        nothing = partial(sweep.nothing_to_sweep, retention=self._retention)
+        def nothing(tx: Transaction) -> Swept | None:
+            return None if tx.rows("unfolded") else sweep.nothing_to_sweep(tx, self._retention)
+
         step = Step(work, try_read_only=nothing, then=lambda _: self._wake_for_work())
         step.attempt = attempt
         return step
+
+    def _fold_tags(self) -> None:
+        """Add up counts of tags that were appended, which sweeps do where there are workers."""
+        with suppress(StoreError):  # the put is done, and the next one may fold
+            self.database.function("fold_tags", ())
 
     def _wake_for_work(self) -> None:
         """Work whose wake-up was lost waits no longer than to the next sweep."""

@@ -1,12 +1,17 @@
 """How processes that share a schema wake each other up.
 
 Each process has one connection that listens, on a channel of its own, and a row in `waiter` for each of its waiters. A
-transaction that may concern a sleeper looks for it before it commits, and notifies as many as there are jobs. A put may
-hand its job to a worker that sleeps: the notification brings it along.
+transaction that may concern a sleeper looks for it before it commits, and notifies as many as there are jobs.
 
-The order that loses no wake-up: such a transaction has the advisory lock of puts, shared, from before it looks until it
+A notification carries a waiter's number, or the name of a queue, as a hint: it says "look now" and nothing else. Every
+role of the database may send one, so whatever arrives only makes waiters look, and many in vain make them look seldom.
+
+The order that loses no wake-up: such a transaction has the lock of puts, shared, from before it looks until it
 has committed. A waiter has that lock alone while it arms its row, and looks for news afterwards. So a sleeper sees what
 was committed before, and is seen by all that comes later. A wake-up disarms, so that a busy worker is left alone.
+
+A connection that was cut without a word, as firewalls do, is as silent as one on which nothing is said. So with its
+looks, every few seconds at most, a waiter notifies its own process: if that is not heard, the process connects again.
 
 Where a connection can't listen (behind a pooler that hands out a server process per transaction) waiters poll.
 """
@@ -14,13 +19,17 @@ Where a connection can't listen (behind a pooler that hands out a server process
 from __future__ import annotations
 
 import asyncio
+import logging
+import math
 import os
 import random
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
-from typing import TypeAlias
+from contextlib import contextmanager, suppress
+from hashlib import md5
+from typing import Any, TypeAlias
 from weakref import WeakValueDictionary
 
 import psycopg
@@ -29,10 +38,8 @@ from headrace.errors import HeadraceError
 from headrace.locks import reentrant_lock
 from headrace.records import ExchangeReply
 from headrace.store import forks
-from headrace.store.contract import Operation
 from headrace.store.postgres.arrays import Texts
 from headrace.store.postgres.database import Database
-from headrace.store.postgres.plain import Exchange, Told
 from headrace.store.postgres.statements import SUBSCRIBER, WORKER
 from headrace.store.postgres.troubles import explain
 from headrace.store.postgres.wire import Wire, rows_of
@@ -40,11 +47,25 @@ from headrace.store.sql.settle import Request
 from headrace.store.wakeup import Left, Pokes, areadable, left_of, readable
 from headrace.values.glob import any_fits, as_regex, is_glob
 
+log = logging.getLogger("headrace.store")
+
 Look: TypeAlias = Callable[[], bool]
 LOOK_SECONDS = 10
 """A waiter looks by itself now and then, should a wake-up have been lost."""
 SHORTEST, LONGEST = 0.005, 0.25
 """How long a waiter sleeps between two looks where nothing wakes it: longer and longer."""
+ECHO_EVERY = 5.0
+"""Seconds from one notification to oneself to the next, at least."""
+ECHO_SECONDS = 2.0
+"""By then it must have been heard."""
+IN_VAIN = 3
+"""After so many wake-ups in a row that brought nothing, looks keep apart."""
+GAP, WIDEST_GAP = 0.005, 0.05
+"""How many seconds apart, at first and at most."""
+FLOOD_SECONDS = 1.0
+"""Wake-ups that are further apart are no flood."""
+Told: TypeAlias = tuple[int | None, int | None]
+"""When the next job falls due and the next schedule ticks, as a worker's last exchange was told."""
 
 
 class Wakeups:
@@ -61,13 +82,15 @@ class Wakeups:
         self.pid = 0
         """The server process of the connection that listens; 0: nothing is heard at present."""
         self.thread: threading.Thread | None = None
-        self._common = f"headrace {database.schema}"[:63]  # callers' transactions notify of a queue that has work
-        self._sleepers: WeakValueDictionary[int, Sleeper] = WeakValueDictionary()
+        # Callers' transactions notify of a queue that has work. (A channel's name is short, and has no quotes.)
+        self._common = f"headrace {md5(database.schema.encode(), usedforsecurity=False).hexdigest()}"
+        self._sleepers: WeakValueDictionary[str, Sleeper] = WeakValueDictionary()  # by the hint that means each
         self._workers: WeakValueDictionary[str | None, Sleeper] = WeakValueDictionary()  # by session
         self._lock = reentrant_lock()
         self._stop = Pokes()
         self._wire: Wire | None = None
         self._deaf: bool | None = None
+        self.echo = Echo()
         forks.holders.add(self)
 
     @property
@@ -82,7 +105,7 @@ class Wakeups:
     def waiter(self, kind: int, look: Look, about: str | None = None, queues: Sequence[str] = ()) -> Sleeper:
         sleeper = Sleeper(self, kind, look, about, queues)
         if not self.deaf:
-            self._sleepers[sleeper.id] = sleeper
+            self._sleepers[str(sleeper.id)] = sleeper
         if kind == WORKER:
             self._workers[about] = sleeper
         if kind != WORKER or len(self._sleepers) > 1:
@@ -93,11 +116,14 @@ class Wakeups:
         """What a worker was told: what comes sooner is news, and one that is full is not woken for work."""
         if (worker := self._workers.get(request.session)) is not None:
             worker.full = request.take is None or len(reply.leases) >= request.take.slots
-            worker.told = reply.next_due, reply.next_tick
+            told = reply.next_due, reply.next_tick
+            if reply.leases or told != worker.told:
+                worker.in_vain = 0
+            worker.told = told
 
     def told_by(self, sleeper: Sleeper) -> int:
         """The server process that tells a sleeper of news; 0: none does at present."""
-        return self.pid if sleeper.id in self._sleepers else 0
+        return self.pid if str(sleeper.id) in self._sleepers else 0
 
     def start(self) -> None:
         """From now on a thread hears what is said."""
@@ -117,6 +143,18 @@ class Wakeups:
         except psycopg.Error:
             self.start()  # it finds out what is wrong, and connects again
 
+    def patience(self) -> float:
+        """For how many seconds the connection that listens is trusted. One that does not echo in time is cut."""
+        if self.echo.left() <= 0:
+            with self._lock, suppress(psycopg.Error):  # (The next that listens finds it out.)
+                if (wire := self._wire) is not None:
+                    self._hear(wire)  # it may have come, and no thread had the time to read it
+                    if self.echo.left() <= 0:
+                        self.echo.lost()
+                        log.warning("%s: the connection that listens was cut silently.", self.database.where)
+                        _cut(wire)
+        return max(self.echo.left(), 0.0)
+
     def _connect(self) -> bool:
         """False: a pooler is in between, and what is meant for this connection would reach another."""
         wire = self.database.connect()
@@ -124,8 +162,7 @@ class Wakeups:
             ((pid,),) = wire.query("SELECT pg_backend_pid()")
             if pid != wire.pgconn.backend_pid:
                 return False
-            alive = f"SELECT pg_advisory_lock(hashtextextended('{self.channel}', 0))"
-            statements = "SET idle_session_timeout = 0", alive, f'LISTEN "{self.channel}"', f'LISTEN "{self._common}"'
+            statements = "SET idle_session_timeout = 0", f'LISTEN "{self.channel}"', f'LISTEN "{self._common}"'
             wire.run([(statement, ()) for statement in statements])
             self._wire, self.pid = wire, pid
             return True
@@ -158,14 +195,16 @@ class Wakeups:
         with self._lock:
             wire.pgconn.consume_input()
             while (heard := wire.pgconn.notifies()) is not None:
-                words = heard.extra.decode()
-                if heard.relname.decode() == self._common:
-                    for sleeper in [each for each in self._sleepers.values() if any_fits(each.queues, words)]:
-                        sleeper.wake()
+                hint = heard.extra.decode(errors="replace")
+                if self.echo.is_back(hint):
+                    continue
+                if heard.relname.decode(errors="replace") == self._common:
+                    woken = [each for each in self._sleepers.values() if any_fits(each.queues, hint)]
                 else:
-                    number, _, answer = words.partition(" ")
-                    if (told := self._sleepers.get(int(number))) is not None:
-                        told.wake(answer)
+                    meant = self._sleepers.get(hint)
+                    woken = list(self._sleepers.values()) if meant is None else [meant]
+                for sleeper in woken:
+                    sleeper.wake()
 
     def close(self) -> None:
         self._stop.poke()
@@ -176,6 +215,7 @@ class Wakeups:
     def _hang_up(self) -> None:
         with self._lock:  # not while another thread reads
             wire, self._wire, self.pid = self._wire, None, 0
+            self.echo.forget()
             if wire is not None:
                 wire.close()
 
@@ -184,6 +224,57 @@ class Wakeups:
         forks.abandoned.append(self._wire)
         self._wire, self.pid, self.thread, self._deaf = None, 0, None, None
         self._sleepers, self._lock, self._stop = WeakValueDictionary(), reentrant_lock(), Pokes()
+        self.echo = Echo()
+
+
+class Echo:
+    """A notification of a process to itself, which comes through another connection than the one that listens."""
+
+    def __init__(self) -> None:
+        self._words = ""
+        """What is expected; '': nothing."""
+        self._due = math.inf
+        self._asked_at = self._lost_at = -math.inf
+
+    @contextmanager
+    def asked_for(self) -> Iterator[tuple[str | None, int | None]]:
+        """What to send, if it is time to; and how many milliseconds ago one was lost, if ever."""
+        now = time.monotonic()
+        due = not self._words and now >= self._asked_at + ECHO_EVERY
+        if due:
+            self._words, self._asked_at = f"echo {random.getrandbits(64):x}", now
+        try:
+            yield self._words if due else None, None if math.isinf(self._lost_at) else int(1000 * (now - self._lost_at))
+        except BaseException:
+            if due:
+                self.forget()
+            raise
+        if due and self._words:  # else it is back
+            self._due = time.monotonic() + ECHO_SECONDS
+
+    def left(self) -> float:
+        """Seconds until it must be back."""
+        return self._due - time.monotonic()
+
+    def is_back(self, words: str) -> bool:
+        """Whether these are its words. It is heard then."""
+        found = bool(self._words) and words == self._words
+        if found:
+            self.forget()
+        return found
+
+    def lost(self) -> None:
+        self._lost_at = time.monotonic()
+        self.forget()
+
+    def forget(self) -> None:
+        self._words, self._due = "", math.inf
+
+
+def _cut(wire: Wire) -> None:
+    """End a connection, so that the thread that sleeps on it finds out: to close it would leave that thread asleep."""
+    with suppress(OSError), socket.socket(fileno=os.dup(wire.pgconn.socket)) as end:
+        end.shutdown(socket.SHUT_RDWR)
 
 
 class Sleeper:
@@ -205,11 +296,11 @@ class Sleeper:
         )
         self._pokes = Pokes()
         self._news = False
-        self._asks: int | None = None
-        """The number of the request that a put may answer, and its answer."""
-        self._answer = ""
-        self._armed_with: tuple[int, bool, int | None] | None = None
-        """The server process that would tell, whether it was armed as full, and what it asks; None: it is not armed."""
+        self.in_vain = 0
+        """Wake-ups in a row that brought nothing."""
+        self._woken_at = -FLOOD_SECONDS
+        self._armed_with: tuple[int, bool] | None = None
+        """The server process that would tell, and whether it was armed as full; None: it is not armed."""
         self._stops: int | None = None
         self._look_at = 0.0
 
@@ -225,27 +316,31 @@ class Sleeper:
     def wait(self, timeout: float | None) -> bool:
         if timeout == 0:  # a busy worker hears what has been said, and arms nothing
             self._wakeups.watch(self._pokes.reader, 0.0)
+            if self._gap():
+                return False
         return self._sleep(left_of(timeout))
 
     async def wait_async(self, timeout: float | None) -> bool:
         self._wakeups.start()
-        for pause in self._pauses(left_of(timeout)):
+        left = left_of(timeout)
+        if gap := self._gap():
+            await asyncio.sleep(gap)
+            await asyncio.to_thread(self._look_again)
+        for pause in self._pauses(left):
             if self._must_look() and await asyncio.to_thread(self._arm_and_look):
                 return True
             await areadable([self._pokes.reader], pause)
         return self._take_news()
 
-    def wait_and_run(self, request: Operation[ExchangeReply], meanwhile: Left) -> ExchangeReply | None:
-        """Wait for news or a poke. A put may have answered the request, which is news, too."""
+    def wait_and_run(self, request: Any, meanwhile: Left) -> None:
+        """Wait for news or a poke. The thread that was woken sends the request itself, as the first thing it does."""
         left = left_of(LOOK_SECONDS)  # leases count from when it began to wait
-        exchange = request if isinstance(request, Exchange) and request.attempt is not None else None
-        if exchange is not None:
-            self._asks, exchange.asked = exchange.request.number, True
         self._sleep(lambda: left() and meanwhile())
-        answer, self._answer, self._asks = self._answer, "", None
-        return exchange.answered(answer, self.told) if exchange is not None and answer else None
 
     def _sleep(self, left: Left) -> bool:
+        if gap := self._gap():
+            time.sleep(gap)
+            self._look_again()
         for pause in self._pauses(left):
             if self._must_look() and self._arm_and_look():
                 return True
@@ -256,12 +351,24 @@ class Sleeper:
         """How long to sleep, again and again, until there is news, a poke, or no time left."""
         pause = SHORTEST
         while not self._pokes.taken() and not self._news and (seconds := left()) is not None:
-            yield min(seconds, LOOK_SECONDS if self._wakeups.told_by(self) else pause)
+            yield min(seconds, LOOK_SECONDS if self._wakeups.told_by(self) else pause, self._wakeups.patience())
             pause = min(pause * 1.5, LONGEST)
+
+    def _gap(self) -> float:
+        """For how long it must not look, because it was woken in vain again and again."""
+        if self.in_vain < IN_VAIN:
+            return 0.0
+        gap = min(GAP * 2 ** (self.in_vain - IN_VAIN), WIDEST_GAP)
+        return max(self._woken_at + gap - time.monotonic(), 0.0)
+
+    def _look_again(self) -> None:
+        """Find out whether there was something all the same. (A worker's exchange tells; no other waiter is told.)"""
+        if self._kind != WORKER and self._look():
+            self.in_vain, self._news = 0, True
 
     def _must_look(self) -> bool:
         """Nothing would wake it yet, or nothing has for a long time."""
-        armed = (self._wakeups.told_by(self), self.full, self._asks)
+        armed = (self._wakeups.told_by(self), self.full)
         return armed != self._armed_with or not armed[0] or time.monotonic() >= self._look_at
 
     def _arm_and_look(self) -> bool:
@@ -272,24 +379,27 @@ class Sleeper:
 
     def _arm(self) -> bool:
         """Whether running jobs were to stop since the last time."""
-        wakeups, full, asks = self._wakeups, self.full, self._asks
-        self._armed_with = (wakeups.pid, full, asks)  # before it is: a wake-up that comes at once disarms
-        place = (self.id, wakeups.channel, wakeups.pid, self._kind, not full, asks)
-        ((stops,),) = rows_of(wakeups.database.function("arm", (*place, *self._about)))
+        wakeups, full = self._wakeups, self.full
+        self._armed_with = (wakeups.pid, full)  # before it is: a wake-up that comes at once disarms
+        place = (self.id, wakeups.channel, wakeups.pid, self._kind, not full)
+        with wakeups.echo.asked_for() as echo:
+            ((stops,),) = rows_of(wakeups.database.function("arm", (*place, *self._about, *echo)))
         before, self._stops = self._stops, stops
         self._look_at = time.monotonic() + LOOK_SECONDS
         return before is not None and stops != before
 
     def _take_news(self) -> bool:
         news, self._news = self._news, False
-        if news and self.full:
-            self._wakeups.look_for_work()
+        if news:
+            before, self._woken_at = self._woken_at, time.monotonic()
+            self.in_vain = self.in_vain + 1 if self._woken_at < before + FLOOD_SECONDS else 1
+            if self.full:
+                self._wakeups.look_for_work()
         return news
 
-    def wake(self, answer: str = "") -> None:
-        """There is news, which may be the answer to what it asks."""
+    def wake(self) -> None:
+        """There may be news."""
         self._armed_with = None
-        self._answer = answer or self._answer
         self._news = True
         if self._wakeups.thread is not None:  # else it has heard so itself
             self._pokes.poke()

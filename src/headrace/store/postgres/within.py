@@ -17,18 +17,28 @@ from typing import Any, Generic, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from headrace.errors import ConfigurationError, StoreError, StoreReadOnly, StoreUnavailable, UniqueBusy
-from headrace.records import NewJob, Put, Ref, Token
+from headrace.errors import (
+    ConfigurationError,
+    DependencyCycle,
+    StoreBusy,
+    StoreError,
+    StoreReadOnly,
+    StoreUnavailable,
+    UniqueBusy,
+)
+from headrace.records import Expiry, Lane, NewJob, Put, Ref, Token
 from headrace.store import limits
 from headrace.store.callers import Meaning, code_of, meaning, on_one_line
 from headrace.store.contract import Operation
 from headrace.store.postgres.calling import check
-from headrace.store.postgres.statements import NOT_HERE
-from headrace.store.sql import lanes
+from headrace.store.postgres.statements import FIRST_MOMENT, LAST_MOMENT, NOT_HERE
+from headrace.store.sql import lanes, relations
 from headrace.store.sql import put as puts
 from headrace.store.sql.transaction import Step, Transaction, is_plain
 from headrace.store.sql.working_set import WorkingSet
+from headrace.values.names import HIGHEST_PRIORITY, LOWEST_PRIORITY
 
+Kind = TypeVar("Kind", bound=Operation[Any])
 T = TypeVar("T")
 
 BUSY = (
@@ -36,6 +46,8 @@ BUSY = (
     "was enqueued. Try again when it has ended, and keep transactions short. (unique_wait=2, in the URL, is how many "
     "seconds to wait.)"
 )
+LONGEST_DELAY = 10**14
+"""Milliseconds, or how many of anything: more than three thousand years, and far below where numbers end."""
 ARRIVALS_AT_ONCE = 200
 """How many jobs that have arrived one transaction brings in: about 50 ms, if all are in lanes."""
 
@@ -43,6 +55,9 @@ _MEANINGS: tuple[Meaning, ...] = (
     (f"{NOT_HERE} 3F000 42883 42P01", ConfigurationError, "This connection does not lead to the jobs, which are in "
      "{where} ({said}): one transaction can't span two databases."),
     ("55P03", UniqueBusy, BUSY),
+    ("40P01 40001", StoreBusy, "{where}: your transaction and another one wait for each other, so this call was given "
+     "up: nothing was enqueued by it ({said}). Roll back and do your transaction again. To avoid it, enqueue jobs with "
+     "keys or ids in the same order everywhere."),
     ("25P02", StoreError, "Your transaction has failed before ({said}): roll it back."),
     ("25P01", ConfigurationError, "Your connection begins no transactions ({said}): begin one."),
     ("25006", StoreReadOnly, "{where}: your transaction only reads ({said})."),
@@ -114,9 +129,19 @@ def explained(where: str) -> Iterator[None]:
 _decode = msgspec.json.Decoder(NewJob).decode
 
 
-def admit(tx: Transaction) -> None:
-    """Bring in jobs that have arrived, in the order of their arrival."""
-    found = tx.rows("arrivals", (ARRIVALS_AT_ONCE,))
+class Unread(Exception):
+    """Jobs have arrived that are to be read first, without any lock: they may be large."""
+
+
+def arrivals(tx: Transaction) -> list[Any]:
+    """The first jobs that have arrived."""
+    return tx.rows("arrivals", (ARRIVALS_AT_ONCE,))
+
+
+def admit(tx: Transaction, read: list[Any]) -> None:
+    """Bring in jobs that have arrived, in the order of their arrival, as they were `read`."""
+    left = {seq for (seq,) in tx.rows("arrivals_left", (tx.array([seq for seq, *_ in read]),))}
+    found = [(seq, *arrived) for seq, *arrived in read if seq in left]
     for at, together in groupby(found, itemgetter(1)):
         # Their transactions are committed: they are there, whichever jobs have their keys.
         work = WorkingSet(tx)
@@ -127,14 +152,35 @@ def admit(tx: Transaction) -> None:
 
 def _readable(job_id: str, job: bytes) -> NewJob:
     try:
-        return _decode(job)
-    except ValueError:  # another program has written it: workers say what is wrong with it
+        new = _decode(job)
+        _check_numbers(new)
+        limits.check_batch(limits.without_nul([new]))
+    except (ValueError, ConfigurationError, DependencyCycle):  # another program wrote it: workers say what is wrong
         return NewJob(id=job_id, task="unreadable", body=job)
+    return new
 
 
-def locking(jobs: Sequence[NewJob], operation: Operation[T]) -> Operation[T]:
+def _check_numbers(job: NewJob) -> None:
+    """Refuse numbers that the database, or the rules, can't reckon with."""
+    expires, lane = job.expires or Expiry(), job.lane or Lane("")
+    moments = job.run_at, expires.at
+    counts = (
+        *(job.delay, job.max_crashes, job.unique_for, expires.after),
+        *(lane.limit, lane.rate, lane.per, lane.weight),
+    )
+    if not all(FIRST_MOMENT <= moment <= LAST_MOMENT for moment in moments if moment is not None):
+        raise ValueError("a time is beyond the years 1 to 9999")
+    if not all(0 <= count < LONGEST_DELAY for count in counts if count is not None):
+        raise ValueError("a number is negative, or too large")
+    if not LOWEST_PRIORITY <= job.priority <= HIGHEST_PRIORITY:
+        raise ValueError("a priority is out of range")
+
+
+def locking(jobs: Sequence[NewJob], operation: Kind) -> Kind:
     """The put of these jobs as one that waits first for transactions that are putting others with their keys or ids."""
     if isinstance(operation, Step):
         chosen = {f"id {job.id}" for job in jobs if job.nonce is not None}
         operation.keys = (*chosen, *{job.unique_key for job in jobs if job.unique_key is not None})
+        operation.repeatable = True
+        operation.narrow = not any(job.lane or job.schedule or relations.is_related(job) for job in jobs)
     return operation

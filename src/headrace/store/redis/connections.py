@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager, suppress
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from redis import exceptions as wire
@@ -27,6 +28,9 @@ from headrace.store.redis.addresses import Address, Place
 from headrace.store.redis.discovery import Finder, Search
 from headrace.store.redis.operation import Reply
 from headrace.store.redis.troubles import BROKEN, Replica, redirection
+
+with suppress(PackageNotFoundError):
+    version("redis")  # which imports a lot: else redis-py does so, as it asks at the first connect
 
 SECONDS = 5.0
 """How long to wait for a connection or an answer. Scripts take milliseconds; the largest put, a part of a second."""

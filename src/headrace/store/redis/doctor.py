@@ -101,8 +101,6 @@ def advice(driver: Driver, *, jobs_expire: bool) -> list[str]:
         found.append(
             f"The server has evicted {settings.info['evicted_keys']} keys since it started: jobs may be missing."
         )
-    if not settings.config and settings.info:
-        found.append("This user may not run CONFIG GET: eviction and durability were judged from INFO alone.")
     found += clocks.advice(settings.ahead)
     if settings.deaf:
         found.append(

@@ -23,6 +23,9 @@ Looking = Generator[Script[Any], Any, Page]
 STEPS = 20
 """Along an index: how many steps one look takes at most; if they do not fill a page, it is cut short."""
 
+CANDIDATES = 500
+"""So many jobs a step hands out whose tasks are looked at here: it does not know whether they fit."""
+
 INDEXED = (State.BLOCKED, State.FAILED, State.CANCELLED)
 """The states whose jobs are in an index in order of arrival."""
 
@@ -90,8 +93,9 @@ def _begin(wanted: Filter) -> int:
 def _along(index: str, wanted: Filter) -> Looking:
     jobs: list[Snapshot] = []
     before = _begin(wanted)
+    enough = wanted.limit if wanted.task_like is None else max(wanted.limit, CANDIDATES)
     for _ in range(STEPS):
-        further, *found = yield _request("walk", index.encode(), before, wanted, b"%d" % wanted.limit)
+        further, *found = yield _request("walk", index.encode(), before, wanted, b"%d" % enough)
         candidates = list(_candidates(found, wanted))
         while candidates:
             piece = candidates[: wanted.limit + 1]

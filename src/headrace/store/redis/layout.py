@@ -89,7 +89,11 @@ def _literal(value: int | str) -> str:
     return f"('{escaped}')"
 
 
+FORMAT = 3
+"""Of a namespace. One of another number is refused."""
+
 _VALUES: dict[str, int | str] = {
+    "FORMAT": str(FORMAT),
     **{state.name: number for number, state in enumerate(STATES)},
     "READY_DIGIT": ord(str(STATES.index(State.READY))),
     **{f"K_{kind.name}": kind for kind in Kind},
@@ -108,7 +112,8 @@ _VALUES: dict[str, int | str] = {
     "IDS_AT_ONCE": IDS_AT_ONCE, "LONG_LIST": LONG_LIST, "RESULTS_KEPT": settings.RESULTS_KEPT,
     "EDGES_IN_A_STEP": limits.EDGES_IN_A_STEP, "FOLLOWERS_IN_A_STEP": limits.FOLLOWERS_IN_A_STEP,
     "PARENTS_AT_ONCE": PARENTS_AT_ONCE, "MOST_PARENTS": limits.MOST_PARENTS,
-    "HIGHEST_RATE": limits.HIGHEST_RATE, "HIGHEST_WEIGHT": HIGHEST_WEIGHT, "LANES_AHEAD": limits.LANES_AHEAD,
+    "HIGHEST_RATE": limits.HIGHEST_RATE, "SHORTEST_START": limits.SHORTEST_START,
+    "HIGHEST_WEIGHT": HIGHEST_WEIGHT, "LANES_AHEAD": limits.LANES_AHEAD,
     "MOST_STRAYS": limits.MOST_STRAYS, "SHOWN": limits.SHOWN, "SLOT": SLOT, "SLOTS": SLOTS,
     "PASSED_IN_A_STEP": limits.PASSED_IN_A_STEP, "EXPIRED": limits.EXPIRED, "NOT_STARTED": limits.NOT_STARTED,
     "UPDATES_TOLD": limits.UPDATES_TOLD, "MOST_BLOCKS": limits.MOST_BLOCKS, "TOO_MANY_BLOCKS": limits.TOO_MANY_BLOCKS,

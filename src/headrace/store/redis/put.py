@@ -16,7 +16,7 @@ from headrace.store.contract import Operation
 from headrace.store.redis import requests
 from headrace.store.redis.layout import PARENTS_AT_ONCE, PUT_AT_ONCE
 from headrace.store.redis.operation import Reply, Script, Steps
-from headrace.store.redis.records import name
+from headrace.store.redis.records import name, pairs, text
 
 
 def special(jobs: Sequence[NewJob]) -> Operation[list[Put]]:
@@ -28,8 +28,11 @@ def special(jobs: Sequence[NewJob]) -> Operation[list[Put]]:
         return Steps(lambda: _in_parts(jobs, parts, required), writes=True)
 
     def read(reply: Reply, _: bool) -> list[Put]:
+        _now, changes, *clashes = reply
+        changed = {name(job_id): text(words) for job_id, words in pairs(changes)}
         return [
-            Put(name(clash), False) if clash else Put(job.id, True) for job, clash in zip(jobs, reply[1:], strict=True)
+            Put(name(clash), False) if clash else Put(job.id, True, changed.get(job.id, ""))
+            for job, clash in zip(jobs, clashes, strict=True)
         ]
 
     return Script("put", (parts[0][1:], required), read)

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from headrace.records import Expiry, Extras, HistoryRecord, IfFailed, Lane, Lease, Renewal, Snapshot
-from headrace.store.facets import EventRecord, LaneSnapshot, QueueControl
+from headrace.store.facets import EventRecord, QueueControl
+from headrace.store.lanes import LaneChange, LaneListed, LanePage, LaneRule, LaneSnapshot
 from headrace.store.redis.layout import (
     CANCELLING,
     DATA,
@@ -89,6 +90,8 @@ UNREADABLE = (msgspec.MsgspecError, StructError, UnicodeDecodeError, IndexError)
 """What reading a record may raise that is not what it should be."""
 
 _decode_more = msgspec.msgpack.Decoder(More).decode
+_decode_rule = msgspec.msgpack.Decoder(LaneRule).decode
+_decode_change = msgspec.msgpack.Decoder(LaneChange).decode
 _NO_MORE = More()
 _NO_STORY = Story()
 _NOTHING: Mapping[bytes, bytes] = {}
@@ -282,7 +285,7 @@ def lane(queue: str, reply: Sequence[Any]) -> LaneSnapshot | None:
     """What lua/scripts/lane.lua tells about a lane."""
     if not reply:
         return None
-    key, limit, rate, per, sequence, running, runs, front, blocked, next_start, weight = reply
+    key, limit, rate, per, sequence, running, runs, front, blocked, next_start, weight, rule, change = reply
     return LaneSnapshot(
         queue=queue,
         lane=Lane(text(key), limit or None, rate or None, per, bool(sequence), weight),
@@ -291,7 +294,43 @@ def lane(queue: str, reply: Sequence[Any]) -> LaneSnapshot | None:
         front=name(front) or None,
         blocked=blocked,
         next_start=int(next_start) if next_start else None,
+        rule=_rule(rule),
+        change=_decode_change(change) if change else None,
     )
+
+
+def _rule(packed: bytes) -> LaneRule | None:
+    return _decode_rule(packed) if packed else None
+
+
+def lane_rules(reply: Sequence[Any]) -> list[tuple[str, str, LaneRule]]:
+    """What lua/scripts/lane_rules.lua tells: a lane's name is the length of its queue's, a colon, both with a colon."""
+    found = []
+    for field, packed in pairs(reply):
+        length, _, rest = bytes(field).partition(b":")
+        found.append((text(rest[: int(length)]), text(rest[int(length) + 1 :]), _decode_rule(packed)))
+    return sorted(found, key=lambda entry: entry[:2])
+
+
+def lanes(reply: Sequence[Any]) -> LanePage:
+    """What lua/scripts/lanes.lua tells about the lanes of a queue."""
+    cursor, *found = reply
+    return LanePage([_figures(*entry) for entry in found], text(cursor) or None)
+
+
+def _figures(
+    key: bytes,
+    limit: Any,
+    rate: Any,
+    per: int,
+    sequence: int,
+    unfinished: int,
+    running: int,
+    weight: int,
+    rule: bytes,
+) -> LaneListed:
+    lane = Lane(text(key), limit or None, rate or None, per, bool(sequence), weight)
+    return LaneListed(lane=lane, unfinished=unfinished, running=running, rule=_rule(rule))
 
 
 def happening(entry: bytes) -> EventRecord | None:

@@ -19,15 +19,11 @@ from importlib import resources
 
 from headrace.store.redis.layout import LUA
 
-MIGRATION = (
-    "migrate_begin", "migrate_parents", "migrate_lanes", "migrate_statistics", "migrate_due",
-    "migrate_arrivals", "migrate_blocks", "migrate_end",
-)  # fmt: skip
-"""The steps that bring a namespace to the format of this version, in order. Each is called until its part is done."""
 READS = frozenset(
     {
         "audit", "blocks", "circumstances", "controls", "counts", "durations", "failing", "few", "get", "history",
-        "lane", "lately", "most", "parents", "peek", "schedules_get", "sessions", "settings_get", "walk",
+        "lane", "lane_rules", "lanes", "lately", "most", "parents", "peek", "schedules_get", "sessions", "settings_get",
+        "walk",
     }
 )  # fmt: skip
 """Those that write nothing."""

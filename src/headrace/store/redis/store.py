@@ -34,18 +34,10 @@ from headrace.records import (
 )
 from headrace.store import damaged, limits
 from headrace.store.contract import CORE_FACETS, Facet, Operation, Reported, Swept, Waiter
-from headrace.store.facets import (
-    Batch,
-    DayStats,
-    Edit,
-    FailureTimes,
-    LaneSnapshot,
-    QueueControl,
-    ScheduleLook,
-    Ticked,
-)
+from headrace.store.facets import Batch, DayStats, Edit, FailureTimes, QueueControl, ScheduleLook, Ticked
+from headrace.store.lanes import LanePage, LaneRule, LaneSnapshot
 from headrace.store.paging import whole_page
-from headrace.store.redis import edit, find, migration, put, records, requests, schedules, stats, why
+from headrace.store.redis import edit, find, put, records, requests, schedules, stats, why
 from headrace.store.redis.addresses import parse
 from headrace.store.redis.audit import RedisAudit
 from headrace.store.redis.blocks import RedisBlocks
@@ -120,7 +112,8 @@ class RedisStore(OnRedis, RedisAudit, RedisBlocks):
         return await self.driver.arun(cast("Script[T] | Steps[T]", operation))
 
     def advice(self) -> list[str]:
-        found = [*super().advice(), *damaged.advice(whole_page(self, damaged.ANY).jobs)]
+        whole_page(self, damaged.ANY)  # the newest: what is damaged there is set aside now
+        found = [*super().advice(), *damaged.advice(whole_page(self, damaged.SET_ASIDE).jobs)]
         try:
             self._check_rights(self.driver.run(_RIGHTS))
         except StoreReadOnly as error:
@@ -132,14 +125,6 @@ class RedisStore(OnRedis, RedisAudit, RedisBlocks):
         if denied:
             raise may_not(self.driver.where, denied)
         self._may_write = True
-
-    def migrate(self) -> Operation[bool]:
-        """Bring the namespace to the format of this version; whether there was something to do.
-
-        Nothing else can use it meanwhile. One that was killed is taken up where it was.
-        """
-        self._check_rights(self.driver.run(_RIGHTS))
-        return Steps(migration.migrate)
 
     # -- clients --
 
@@ -380,6 +365,25 @@ class RedisStore(OnRedis, RedisAudit, RedisBlocks):
 
     def lane(self, queue: str, key: str) -> Operation[LaneSnapshot | None]:
         return Script("lane", (queue.encode(), key.encode()), lambda reply, _: records.lane(queue, reply))
+
+    def lanes(self, queue: str, cursor: str = "", limit: int = 100) -> Operation[LanePage]:
+        arguments = (queue.encode(), cursor.encode(), b"%d" % limit)
+        return Script("lanes", arguments, lambda reply, _: records.lanes(reply))
+
+    def lane_rules(self) -> Operation[list[tuple[str, str, LaneRule]]]:
+        return Script("lane_rules", (), lambda reply, _: records.lane_rules(reply))
+
+    def set_lane(
+        self, queue: str, key: str, *, limit: int | None = None, rate: int | None = None, per: int = 1_000, by: str = ""
+    ) -> Operation[None]:
+        limits.check_lane_rule(queue, key, limit, rate, per)
+        numbers = (b"" if number is None else b"%d" % number for number in (limit, rate, per))
+        arguments = (b"set", queue.encode(), key.encode(), *numbers, by.encode())
+        return Script("lane_rule", arguments, lambda _, __: None)
+
+    def clear_lane(self, queue: str, key: str) -> Operation[bool]:
+        arguments = (b"clear", queue.encode(), key.encode())
+        return Script("lane_rule", arguments, lambda reply, _: bool(reply), repeatable=False)
 
     # -- editing --
 

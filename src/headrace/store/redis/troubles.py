@@ -25,6 +25,7 @@ from headrace.errors import (
 )
 from headrace.store import damaged, limits
 from headrace.store.redis.addresses import Address
+from headrace.store.redis.layout import FORMAT
 from headrace.store.redis.operation import Script
 
 _OURS = re.compile(r"HEADRACE (?P<kind>[A-Z]+) (?P<text>.*?) \.(?:\s|$|\.)", re.DOTALL)
@@ -92,14 +93,9 @@ def of_script(text: str) -> HeadraceError | None:
         case "NOWORKERS":
             return NoWorkers(text)
         case "NEWER":
-            return SchemaTooNew(f"{text}; this version of headrace knows format 2. Use a newer headrace.")
+            return SchemaTooNew(f"{text}; this version of headrace knows format {FORMAT}. Use a newer headrace.")
         case "OLDER":
-            return SchemaTooOld(
-                f"{text}; this version of headrace works with format 2. Stop all workers, then run: "
-                "headrace migrate --store URL"
-            )
-        case "INUSE":
-            return StoreBusy(text)
+            return SchemaTooOld(f"{text}; this version of headrace works with format {FORMAT}. {SchemaTooOld.REMEDY}")
         case "NAMES":
             return UnknownList(text)
         case "DAMAGED":

@@ -15,6 +15,7 @@ from headrace.store.sql.codes import (
     EXPIRES,
     FAILED,
     LANED,
+    LATER,
     PRECEDES,
     READY,
     RECURRING,
@@ -23,11 +24,13 @@ from headrace.store.sql.codes import (
 )
 from headrace.store.sql.transaction import EVERYONE, Transaction
 from headrace.store.sql.working_set import Job, WorkingSet
+from headrace.values.names import same_traffic
 
 
 def enter(work: WorkingSet, job: Job, due: int, *, was_due: bool = False) -> None:
-    """Where a job that wants to run goes. `was_due`: it is given back, and stands in line whatever the clock says."""
+    """Where a job that wants to run goes. `was_due`: it was due before, and is, whatever the clock says now."""
     later = due > work.now and not was_due
+    job.flags = (job.flags & ~LATER) | (LATER if later else 0)
     work.tx.news(job.queue, EVERYONE if later else 1)
     if job.flags & BARRED:
         _unbar(work, job)
@@ -42,10 +45,20 @@ def enter(work: WorkingSet, job: Job, due: int, *, was_due: bool = False) -> Non
         lanes.enter(work, job, due, later)
     else:
         job.state, job.due = SCHEDULED if later else READY, due
+    if job.state != BLOCKED:
+        job.flags &= ~LATER
+
+
+def is_later(work: WorkingSet, job: Job) -> bool:
+    """Whether a job waits for its time: it was not due when that was last worked out."""
+    if job.state == BLOCKED:
+        return bool(job.flags & LATER)
+    return job.state == SCHEDULED and not (job.flags & LANED and lanes.is_front(work, job))
 
 
 def change_queue(work: WorkingSet, job: Job, queue: str) -> None:
-    """Out of its place in its lane; into the lane of the same key if the queue is another."""
+    """Out of its place in its lane; into the lane of the same key if the queue is another. Test traffic stays that."""
+    queue = same_traffic(job.queue, queue)
     if not job.flags & LANED:
         job.queue = queue
     elif queue == job.queue:

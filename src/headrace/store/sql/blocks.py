@@ -47,6 +47,6 @@ def bring_back(tx: Transaction) -> bool:
         jobs = [job for job in work.load(seqs) if job.flags & BARRED]
         work.load_around(jobs)
         for job in jobs:
-            admission.enter(work, job, job.due)
+            admission.enter(work, job, job.due, was_due=True)
     tx.execute("barred_delete", (tx.array(seqs),))  # of jobs that another program has changed, too
     return True

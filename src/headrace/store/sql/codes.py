@@ -36,7 +36,9 @@ BARRED = 131072
 """It waits because its task is blocked: see the table `barred`."""
 UPDATED = 262144
 """It runs, and its data was updated from outside since it was handed out."""
-KNOWN_FLAGS = 2 * UPDATED - 1
+LATER = 524288
+"""It is blocked, and waits for its time as well: it was not due when that was last worked out."""
+KNOWN_FLAGS = 2 * LATER - 1
 HOOKED = PRECEDES | LANED | RECURRING | COMPLETED
 """Other rows change when such a job ends, or its result is known already: it is not settled in bulk."""
 OF_ONE_RUN = CANCELLING | SPARE | LARGE_RESULT | UPDATED

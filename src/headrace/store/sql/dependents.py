@@ -29,6 +29,7 @@ from headrace.store.sql.codes import (
 )
 from headrace.store.sql.transaction import Transaction, once
 from headrace.store.sql.working_set import Job, WorkingSet
+from headrace.values.names import same_traffic
 
 
 class _Note(NamedTuple):
@@ -76,6 +77,7 @@ def _work_off_some(tx: Transaction, notes: Sequence[_Note], left: int) -> int:
         children = {job.seq: job for job in work.load(edge.child for edge in edges)}
         waiting = _Waiting(work, edges)
         _load_dependents(work, by_seq, edges, children, left)
+        work.relations.load(seq for seq in children if waiting.may_end(seq))
         for edge in edges:
             if left <= 0:
                 behind = edge.note
@@ -99,7 +101,6 @@ def _load_dependents(
     """All that may change with the dependents of what has ended."""
     blocked = [job for job in children.values() if job.state == BLOCKED]
     work.load_around(blocked)
-    work.relations.load(job.seq for job in blocked)
     work.relations.load_failures({notes[edge.note].parent for edge in edges if notes[edge.note].how == FAILED})
     failed = {edge.child for edge in edges if notes[edge.note].how == REVIVED} & {
         job.seq for job in children.values() if job.state == FAILED
@@ -114,11 +115,15 @@ class _Waiting:
     def __init__(self, work: WorkingSet, edges: Sequence[_Edge]) -> None:
         self._work, tx = work, work.tx
         self._left = Counter(edge.child for edge in edges)
-        if edges:
-            values = tx.array(list(self._left)), tx.array([edge.seq for edge in edges])
-            self._left.update(seq for (seq,) in tx.rows("waiting_besides", values))
+        values = tx.array(list(self._left)), tx.array([edge.seq for edge in edges])
+        self._besides = {seq for (seq,) in tx.rows("waiting_besides", values)} if edges else set[int]()
+        self._left.update(self._besides)
         for seq in self._left:
             work.relations.set_waiting(seq, True)
+
+    def may_end(self, seq: int) -> bool:
+        """Whether a job waits for nothing but what these edges are about."""
+        return seq not in self._besides
 
     def look_at(self, edge: _Edge, child: Job, parent: relations.Ended) -> None:
         how, work = parent.how, self._work
@@ -165,9 +170,7 @@ def revive(
         found = sorted(work.load_ids(ids), key=lambda job: job.seq)
         ended = [job for job in found if job.state in states]
         load_to_bring_back(work, ended, None)
-        done = [job.times for job in ended if job.state == DONE and not key_is_taken(work, job)]
-        if done:
-            stats.fold(tx, done)
+        done: list[stats.Times] = []
         edges = _edges_of(work, [job for job in ended if job.flags & AFTER])
         for job in ended:
             if not key_is_taken(work, job):
@@ -175,9 +178,12 @@ def revive(
                     _drop_ended(work, job, edges.get(job.seq, ()))
                 admission.expires_no_more(work, job)
                 if job.state == DONE:
+                    done.append(job.times)
                     _forget_result(work, job)
                 bring_back(work, job, work.now, to)
                 revived.add(job.id)
+        if done:
+            stats.fold(tx, done)
     work_off(tx)
     return once(ids, revived)
 
@@ -218,22 +224,23 @@ def load_to_bring_back(work: WorkingSet, jobs: Sequence[Job], most: int | None) 
     work.load_last_lines(jobs)
     after = [job for job in jobs if job.flags & AFTER]
     work.relations.load(job.seq for job in after)
-    named = [parent_id for job in after for parent_id in relations.parents(work, job)]
+    work.relations.load_parents(job.seq for job in after)
+    named = [parent_id for job in after for parent_id in work.relations.parents(job.seq)]
     work.load_ids(named[:most])
     work.load_around(jobs)
-    places = [(job.queue, work.lanes.laned(job.seq).definition) for job in jobs if job.flags & LANED]
-    work.lanes.make_all({(queue, lane.key): lane for queue, lane in reversed(places)})
+    work.lanes.make_all({(job.queue, work.lanes.laned(job.seq).key) for job in jobs if job.flags & LANED})
     keys = [job.unique_key for job in jobs if job.flags & UNIQUE and job.unique_key is not None]
     work.load(holder.job for holder in work.relations.load_holders(keys))
 
 
 def key_is_taken(work: WorkingSet, job: Job) -> bool:
-    """A job that lost its key to a newer one comes back without it, but not beside it."""
+    """Whether a job lost its unique key to a newer one that still holds it."""
     if not job.flags & UNIQUE or job.unique_key is None:
         return False
     for holder in work.relations.load_holders([job.unique_key]):
         other = work.get(holder.job)
-        return other is not None and other is not job and other.state < DONE
+        if other is not None and other is not job:
+            return other.state < DONE or (holder.until is not None and holder.until > work.now)
     return False
 
 
@@ -244,13 +251,15 @@ def bring_back(work: WorkingSet, job: Job, due: int, to: str | None = None) -> i
     """
     history.remember_end(work, job)
     work.remember(job, work.now, "revived")
-    job.queue = to or job.queue
+    job.queue = same_traffic(job.queue, to or job.queue)
     job.state, job.due, job.attempts, job.crashes = READY, due, 0, 0
     job.finished = job.deferred_since = job.failure = job.error = None
     job.forgiven = True
     work.happened(job, "revived")
     work.tx.news(job.queue)
-    named = relations.parents(work, job) if job.flags & AFTER else ()
+    if job.flags & UNIQUE and job.unique_key is not None:
+        work.relations.take_key(job.unique_key, job.seq)
+    named = work.relations.parents(job.seq) if job.flags & AFTER else ()
     for parent_id in named:
         if (parent := work.find(parent_id)) is not None:
             relations.follow(work, parent, job)

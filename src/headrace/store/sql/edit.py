@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from headrace.records import Kind, Outcome
 from headrace.store import limits
 from headrace.store.facets import Edit
-from headrace.store.sql import admission, dependents, history, lanes, queues, relations
+from headrace.store.sql import admission, dependents, events, history, lanes, queues, relations
 from headrace.store.sql.codes import AFTER, DONE, LANED, RUNNING, TAGGED, TRACKED, UPDATED
 from headrace.store.sql.outcomes import Holder, load, set_body, settle
 from headrace.store.sql.transaction import Transaction
 from headrace.store.sql.working_set import Job, WorkingSet
+from headrace.values.names import same_traffic
 
 
 def edit(tx: Transaction, ids: Sequence[str], change: Edit) -> list[bool]:
@@ -20,8 +21,10 @@ def edit(tx: Transaction, ids: Sequence[str], change: Edit) -> list[bool]:
         work.load_around(jobs)
         work.relations.load(job.seq for job in jobs if job.flags & AFTER)
         if change.queue is not None:
-            laned = [work.lanes.laned(job.seq).definition for job in jobs if job.flags & LANED]
-            work.lanes.make_all({(change.queue, lane.key): lane for lane in reversed(laned)})
+            laned = [job for job in jobs if job.flags & LANED]
+            work.lanes.make_all(
+                {(same_traffic(job.queue, change.queue), work.lanes.laned(job.seq).key) for job in laned}
+            )
         answers = [_edit_one(work, job_id, change) for job_id in ids]
     dependents.work_off(tx)
     return answers
@@ -51,14 +54,14 @@ def _edit_one(work: WorkingSet, job_id: str, change: Edit) -> bool:
         work.write("expiry_begin", job.seq, None if waits else lanes.own_due(work, job))
     moves = (change.queue, change.priority, change.run_at, change.delay) != (None, None, None, None)
     due = _new_due(work, job, change) if moves else job.due
-    queue = change.queue or job.queue
+    was_due = change.run_at is None and change.delay is None and not admission.is_later(work, job)
     if moves:
-        admission.change_queue(work, job, queue)
+        admission.change_queue(work, job, change.queue or job.queue)
     if change.priority is not None:
         job.priority = change.priority
     history.edited(work, job, limits.what_changes(change))
     if moves:
-        admission.enter(work, job, due)
+        admission.enter(work, job, due, was_due=was_due)
     return True
 
 
@@ -73,10 +76,10 @@ def _new_due(work: WorkingSet, job: Job, change: Edit) -> int:
 def take_back(tx: Transaction, ids: Sequence[str], to: str | None) -> list[bool]:
     answers = []
     with WorkingSet(tx) as work:
+        jobs = [job for job in work.load_ids(ids) if job.state == RUNNING]
+        work.end_runs(jobs)
         outcomes = {
-            job.id: Outcome(ref=job.seq, token=job.token, id=job.id, kind=Kind.RELEASED, queue=to)
-            for job in work.load_ids(ids)
-            if job.state == RUNNING
+            job.id: Outcome(ref=job.seq, token=job.token, id=job.id, kind=Kind.RELEASED, queue=to) for job in jobs
         }
         load(work, list(outcomes.values()))
         for job_id in ids:
@@ -151,5 +154,4 @@ def set_settings(tx: Transaction, changes: dict[str, int | None]) -> None:
             tx.execute("setting_unset", (name,))
         else:
             tx.execute("setting_set", (name, value))
-        if tx.listened:
-            tx.happenings.append((tx.now, "set", "", "", "", "", limits.what_is_set(name, value), 0))
+        events.has_set(tx, name, value)

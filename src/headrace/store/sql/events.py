@@ -6,6 +6,7 @@ writers see it without a query, if a store has such a place, else in a row.
 
 from __future__ import annotations
 
+from headrace.store import limits
 from headrace.store.facets import Batch, EventRecord
 from headrace.store.sql.transaction import Transaction
 
@@ -31,6 +32,12 @@ def is_listened(tx: Transaction) -> bool:
 def stay(tx: Transaction) -> None:
     """Write down that a subscriber stays."""
     tx.execute("audience_set", (tx.steady + LISTENS,))
+
+
+def has_set(tx: Transaction, name: str, value: int | None) -> None:
+    """Tell subscribers of a setting that changes; None: back to the default."""
+    if tx.listened:
+        tx.happenings.append((tx.now, "set", "", "", "", "", limits.what_is_set(name, value), 0))
 
 
 def is_noted(tx: Transaction) -> bool:
@@ -60,7 +67,7 @@ def newest(tx: Transaction) -> int:
 def record(tx: Transaction) -> None:
     """Write down what happened in a transaction."""
     tx.change_many("event_put", tx.happenings)
-    tx.execute("event_drop", (newest(tx) - KEPT,))
+    tx.execute("event_trim", (KEPT,))
 
 
 def forgotten(tx: Transaction) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -20,6 +20,22 @@ def _load(tx: Transaction, groups: Iterable[str]) -> dict[str, FailureTimes]:
     return {name: FailureTimes(name, first, last, _decode_hours(hours)) for name, first, last, hours in rows}
 
 
+def each(failures: Mapping[str, Sequence[int]]) -> Iterator[tuple[str, int]]:
+    """The group and the time of each failure."""
+    for group, times in failures.items():
+        for at in times:
+            yield group, at
+
+
+def fold(tx: Transaction, most: int) -> None:
+    """Add up failures that were appended, so many at most."""
+    found: dict[str, list[int]] = {}
+    for group, at in tx.rows("failures_fold", (most,)):
+        found.setdefault(group, []).append(at)
+    if found:
+        tx.change_many("group_failing", rows(tx, found))
+
+
 def rows(tx: Transaction, failures: Mapping[str, Sequence[int]]) -> list[tuple[Any, ...]]:
     """What to write when jobs have failed at these times, by group."""
     known = _load(tx, failures)
@@ -32,6 +48,9 @@ def rows(tx: Transaction, failures: Mapping[str, Sequence[int]]) -> list[tuple[A
 
 def times(tx: Transaction, groups: Sequence[str]) -> list[FailureTimes]:
     known = _load(tx, groups)
+    if tx.appends:
+        for group, at in tx.rows("failures_of_groups", (tx.texts(groups),)):
+            known[group] = with_failures(known.get(group) or FailureTimes(group, at, at, {}), [at], tx.now)
     found = [known[group] for group in groups if group in known]
     return [FailureTimes(one.group, one.first, one.last, recent(one.hours, tx.now)) for one in found]
 

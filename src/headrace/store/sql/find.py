@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from itertools import starmap
+from typing import Any, NamedTuple
 
-from headrace.records import Counts, Expiry, Filter, HistoryRecord, IfFailed, Page, Snapshot, State
+from msgspec.structs import replace
+
+from headrace.records import Counts, Expiry, Filter, HistoryRecord, IfFailed, Lane, Page, Snapshot, State
 from headrace.store.history import complete_history
 from headrace.store.sql.codes import (
     AFTER,
@@ -20,14 +23,13 @@ from headrace.store.sql.codes import (
     READY,
     RECURRING,
     RESULT,
-    RUNNING,
     STATES,
     TAGGED,
     TRACKED,
     UNIQUE,
 )
-from headrace.store.sql.lanes import laned
-from headrace.store.sql.relation_rows import Relation
+from headrace.store.sql.lane_rows import Laned
+from headrace.store.sql.relation_rows import decode
 from headrace.store.sql.relations import POLICIES
 from headrace.store.sql.transaction import Transaction
 from headrace.store.sql.working_set import Recurrence
@@ -44,50 +46,78 @@ class Found(NamedTuple):
 
 
 def by_id(tx: Transaction, job_id: str) -> Found | None:
-    for row in tx.find("WHERE job.id = ?", (job_id,)):
-        return _found(tx, *row)
+    for found in _found(tx, tx.find("WHERE job.id = ?", (job_id,))):
+        return found
     return None
 
 
 def get(tx: Transaction, ids: Sequence[str]) -> list[Snapshot | None]:
-    return [None if (found := by_id(tx, job_id)) is None else found.snapshot for job_id in ids]
+    rows = tx.find("WHERE job.id IN (SELECT value FROM json_each(?/*text*/))", (tx.texts(ids),))
+    by_id = {found.snapshot.id: found.snapshot for found in _found(tx, rows)}
+    return [by_id.get(job_id) for job_id in ids]
 
 
-def _found(
-    tx: Transaction, seq: int, job_id: str, task: str, queue: str, state: int, priority: int, body: bytes,
+def _found(tx: Transaction, rows: list[Any]) -> list[Found]:
+    """From rows of the statement `snapshot`, and what other tables have of these jobs: one statement per table."""
+    flags_of = {seq: flags for seq, *_, flags, _ in rows}
+
+    def of(flag: int, statement: str, *values: int) -> list[Any]:
+        seqs = [seq for seq, flags in flags_of.items() if flags & flag]
+        return tx.rows(statement, (tx.array(seqs), *values)) if seqs else []
+
+    tags: dict[int, list[str]] = {}
+    for job, word in of(TAGGED, "tags_of"):
+        tags.setdefault(job, []).append(word)
+    beside = _Beside(
+        {job: bytes(body) for job, body in of(LARGE_BODY, "blobs", BODY)},
+        {job: bytes(result) for job, result in of(LARGE_RESULT, "blobs", RESULT)},
+        {found.job: found for found in starmap(Recurrence, of(RECURRING, "recurrences"))},
+        {job: _POLICIES[if_failed] for job, if_failed, _ in of(AFTER, "relations_some")},
+        {job: decode(ids) for job, ids in of(AFTER, "parents_some")},
+        dict(of(UNIQUE, "unique_of")),
+        tags,
+        {found.job: found.wanted for found in starmap(Laned, of(LANED, "laned_some"))},
+        {job: Expiry(*columns) for job, *columns in of(EXPIRES, "expiries_of")},
+    )
+    return [_one(beside, *row) for row in rows]
+
+
+class _Beside(NamedTuple):
+    """What other tables than `job` have of some jobs, by their rows."""
+
+    bodies: dict[int, bytes]
+    results: dict[int, bytes]
+    recurrences: dict[int, Recurrence]
+    policies: dict[int, IfFailed]
+    parents: dict[int, tuple[str, ...]]
+    keys: dict[int, str]
+    tags: dict[int, list[str]]
+    lanes: dict[int, Lane]
+    expiries: dict[int, Expiry]
+
+
+def _one(
+    beside: _Beside, seq: int, job_id: str, task: str, queue: str, state: int, priority: int, body: bytes,
     options: bytes | None, created: int, due: int, started: int | None, finished: int | None, attempts: int,
     crashes: int, max_crashes: int, token: int, worker: str | None, data: bytes | None, done: float | None,
     total: float | None, result: bytes | None, error: bytes | None, failure: str | None, flags: int,
     deferred_since: int | None,
 ) -> Found:  # fmt: skip
     """From the columns of the statement `snapshot`, in their order."""
-    if flags & LARGE_BODY:
-        body = large_value(tx, seq, BODY)
-    if flags & LARGE_RESULT:
-        result = large_value(tx, seq, RESULT)
-    recurrence = tx.row(Recurrence, "recurrences", (tx.array([seq]),)) if flags & RECURRING else None
-    relation = tx.row(Relation, "relations_some", (tx.array([seq]),)) if flags & AFTER else None
+    recurrence = beside.recurrences.get(seq)
     snapshot = Snapshot(
-        id=job_id, task=task, queue=queue, state=STATES[state], priority=priority, body=body, options=options,
-        created=created, due=due, started=started, finished=finished, attempts=attempts, crashes=crashes,
-        max_crashes=max_crashes, token=token, worker=worker or "", data=data,
-        progress=None if done is None or total is None else (done, total), result=result, error=error, group=failure,
-        cancelling=bool(flags & CANCELLING), deferred_since=deferred_since,
-        unique_key=tx.maybe_value("unique_of", (seq,)) if flags & UNIQUE else None,
-        tags=tuple(word for (word,) in tx.rows("tags_of", (seq,))) if flags & TAGGED else (),
-        tracked=bool(flags & TRACKED),
-        result_dropped=bool(flags & DROPPED),
-        schedule=recurrence and recurrence.schedule, tick=recurrence and recurrence.tick,
-        after=() if relation is None else relation.ids,
-        if_failed=IfFailed.FAIL if relation is None else _POLICIES[relation.if_failed],
-        lane=laned(tx, seq).definition if flags & LANED else None,
-        expires=tx.row(Expiry, "expiry_get", (seq,)) if flags & EXPIRES else None,
+        id=job_id, task=task, queue=queue, state=STATES[state], priority=priority, body=beside.bodies.get(seq, body),
+        options=options, created=created, due=due, started=started, finished=finished, attempts=attempts,
+        crashes=crashes, max_crashes=max_crashes, token=token, worker=worker or "", data=data,
+        progress=None if done is None or total is None else (done, total), result=beside.results.get(seq, result),
+        error=error, group=failure, cancelling=bool(flags & CANCELLING), deferred_since=deferred_since,
+        unique_key=beside.keys.get(seq), tags=tuple(beside.tags.get(seq, ())), tracked=bool(flags & TRACKED),
+        result_dropped=bool(flags & DROPPED), schedule=recurrence and recurrence.schedule,
+        tick=recurrence and recurrence.tick, after=beside.parents.get(seq, ()),
+        if_failed=beside.policies.get(seq, IfFailed.FAIL), lane=beside.lanes.get(seq),
+        expires=beside.expiries.get(seq),
     )  # fmt: skip
     return Found(seq, flags, snapshot)
-
-
-def large_value(tx: Transaction, seq: int, kind: int) -> bytes:
-    return bytes(tx.value("blob_get", (seq, kind)))
 
 
 def has_ended(tx: Transaction, job_id: str) -> bool:
@@ -98,54 +128,69 @@ def has_ended(tx: Transaction, job_id: str) -> bool:
 
 LOOKED_AT = 20_000
 """How many jobs one look goes through at most; if they do not fill a page, it is cut short."""
+AT_ONCE = 1_000
+"""How many of them are looked at by one statement."""
+
+
+class _Walk(NamedTuple):
+    """What a look goes along, newest first: an index that has what is asked for, or all jobs."""
+
+    statement: str
+    values: tuple[str, ...]
+    rest: Filter
+    """What is asked for beyond that."""
+    sign: int = 1
+    """-1: its index has the negatives of the numbers."""
 
 
 def find(tx: Transaction, wanted: Filter) -> Page:
-    """Newest first: along an index if what is asked for has one, else along all jobs, so many at a look."""
+    """Newest first. One statement walks along an index, another looks at the jobs that it has met.
+
+    (Together they would be a join. A database that expects few jobs to fit would look for these first, among all.)
+    """
     before = int(wanted.after) if wanted.after is not None else 1 << 62
-    join, place = _index(wanted)
-    conditions, values = _conditions(wanted)
-    floor = None
-    if conditions and not place:
-        floor = tx.maybe_value("floor", (before, LOOKED_AT))
-        if floor is not None:
-            conditions.append("job.seq >= ?")
-            values.append(floor)
-    place = place or "job.seq"
+    walk = _walk(wanted)
+    conditions, values = _conditions(walk.rest)
+    step = AT_ONCE if conditions else wanted.limit + 1
     # Only constants and question marks make up this text.
-    where = " AND ".join([f"{place} < ?", *conditions])
-    clauses = f"{join} WHERE {where} ORDER BY {place} DESC LIMIT ?"
-    rows = tx.find(clauses, (before, *values, wanted.limit + 1))
-    found = [_found(tx, *row) for row in rows[: wanted.limit]]
-    cursor = found[-1].seq if len(rows) > wanted.limit else floor
-    return Page([job.snapshot for job in found], None if cursor is None else str(cursor))
+    fitting = " AND ".join(["job.seq IN (SELECT value FROM json_each(?))", *conditions])
+    clauses = f"WHERE {fitting} ORDER BY job.seq DESC LIMIT ?"
+    rows: list[Any] = []
+    for _ in range(0, LOOKED_AT, step):
+        seqs = [seq for (seq,) in tx.rows(walk.statement, (walk.sign * before, step, *walk.values))]
+        if seqs:
+            rows += tx.find(clauses, (tx.array(seqs), *values, wanted.limit + 1 - len(rows)))
+        if len(rows) > wanted.limit:
+            found = _found(tx, rows[:-1])
+            return Page([job.snapshot for job in found], str(found[-1].seq))
+        if len(seqs) < step:
+            return Page([job.snapshot for job in _found(tx, rows)], None)
+        before = seqs[-1]
+    return Page([job.snapshot for job in _found(tx, rows)], str(before))
 
 
-def _index(wanted: Filter) -> tuple[str, str]:
-    """What to join, and the column to walk along; nothing if there is no index for this."""
+def _walk(wanted: Filter) -> _Walk:
+    if wanted.worker is not None:
+        return _Walk("walk_worker", (wanted.worker,), replace(wanted, worker=None))
     if wanted.tag is not None:
-        return "JOIN tag ON tag.job = job.seq", "tag.job"
+        return _Walk("walk_tag", (wanted.tag,), replace(wanted, tag=None))
+    if wanted.schedule is not None:
+        return _Walk("walk_schedule", (wanted.schedule,), replace(wanted, schedule=None), -1)
     if wanted.tracked:
-        return "JOIN tracked ON tracked.job = job.seq", "tracked.job"
-    if (
-        wanted.schedule is not None
-        or wanted.worker is not None
-        or (wanted.group is not None and wanted.states == (State.FAILED,))
-    ):
-        return "", "job.seq"
-    return "", ""
+        return _Walk("walk_tracked", (), replace(wanted, tracked=None))
+    if wanted.states == (State.FAILED,):
+        if wanted.group is None:
+            return _Walk("walk_failed", (), replace(wanted, states=()))
+        return _Walk("walk_group", (wanted.group,), replace(wanted, states=(), group=None), -1)
+    return _Walk("walk", (), wanted)
 
 
 def _conditions(wanted: Filter) -> tuple[list[str], list[object]]:
     conditions: list[str] = []
     values: list[object] = []
-    if wanted.states:
-        numbers = [
-            str(number) for number, state in STATES.items() if state in wanted.states
-        ]  # written out, to fit the indexes of states
-        conditions.append(f"state = {numbers[0]}" if len(numbers) == 1 else f"state IN ({', '.join(numbers)})")
-    if wanted.worker is not None:
-        conditions.append(f"state = {RUNNING}")
+    if wanted.states:  # (A plus keeps databases from an index, along which they would look at others.)
+        numbers = [str(number) for number, state in STATES.items() if state in wanted.states]
+        conditions.append(f"+state IN ({', '.join(numbers)})")
     if wanted.tracked is not None:
         conditions.append(f"job.flags & {TRACKED} {'!=' if wanted.tracked else '='} 0")
     for condition, value in (
@@ -153,9 +198,8 @@ def _conditions(wanted: Filter) -> tuple[list[str], list[object]]:
         ("task = ?", wanted.task),
         ("task GLOB ?", wanted.task_like),
         ("failure = ?", wanted.group),
-        ("tag.tag = ?", wanted.tag),
-        ("job.seq IN (SELECT job FROM recurring WHERE schedule = ?)", wanted.schedule),
-        ("job.session IN (SELECT seq FROM session WHERE closed IS NULL AND name = ?)", wanted.worker),
+        ("EXISTS (SELECT 1 FROM tag WHERE tag.job = job.seq AND tag.tag = ?)", wanted.tag),
+        ("(SELECT schedule FROM recurring WHERE recurring.job = job.seq) = ?", wanted.schedule),
     ):
         if value is not None:
             conditions.append(condition)
@@ -181,4 +225,4 @@ def history(tx: Transaction, job_id: str) -> list[HistoryRecord]:
 def peek(tx: Transaction, queue: str, limit: int) -> list[Snapshot]:
     """What stands in line, in its order."""
     clauses = f"WHERE state = {READY} AND queue = ? ORDER BY priority DESC, due, job.seq LIMIT ?"
-    return [_found(tx, *row).snapshot for row in tx.find(clauses, (queue, limit))]
+    return [found.snapshot for found in _found(tx, tx.find(clauses, (queue, limit)))]

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+from msgspec import Struct
+
 from headrace.records import Lane
+from headrace.store import lanes as lane_terms
+from headrace.store.lanes import LaneChange, LaneRule
 from headrace.store.sql.codes import ELSEWHERE, IN_LINE, OF_JOB, RUNS
 from headrace.store.sql.transaction import Outdated
 
@@ -18,12 +23,32 @@ if TYPE_CHECKING:
 _FEW = 8
 
 
+class Ruled(Struct, frozen=True, omit_defaults=True):
+    """The column `rule` of a lane: what an operator has set, and what the lane's puts have said, to go back to."""
+
+    rule: LaneRule
+    limit: int | None = None
+    rate: int | None = None
+    per: int = 1_000
+
+
+_encode = msgspec.json.Encoder().encode
+_decode_ruled = msgspec.json.Decoder(Ruled).decode
+_decode_change = msgspec.json.Decoder(LaneChange).decode
+
+
+def rule_in(ruled: bytes) -> LaneRule:
+    """What an operator has set, in the column `rule`."""
+    return _decode_ruled(ruled).rule
+
+
 @dataclass(slots=True)
 class Record:
     """A row of `lane`."""
 
     seq: int
     limit: int | None
+    """This, `rate` and `per` are what the lane goes by: what was set, or else what puts have said."""
     rate: int | None
     per: int
     sequence: int
@@ -37,28 +62,69 @@ class Record:
     weight: int
     served: int
     round_at: int
+    ruled: bytes | None
+    changed: bytes | None
     queue: str
     key: str
     was: tuple[Any, ...] = ()
     """The columns that may change, as they are in the database."""
     forgotten: bool = False
-    """Nothing is left to remember about it."""
+    """Nothing is left of it but what an operator has set. Its row goes if that is nothing."""
 
     @property
     def definition(self) -> Lane:
+        """The rules that it goes by."""
         return Lane(self.key, self.limit, self.rate, self.per, bool(self.sequence), self.weight)
 
-    def define(self, wanted: Lane) -> None:
-        self.limit, self.rate, self.per, self.sequence = wanted.limit, wanted.rate, wanted.per, int(wanted.sequence)
-        self.weight = wanted.weight
+    @property
+    def said(self) -> Lane:
+        """What its puts have said."""
+        if self.ruled is None:
+            return self.definition
+        kept = _decode_ruled(self.ruled)
+        return Lane(self.key, kept.limit, kept.rate, kept.per, bool(self.sequence), self.weight)
+
+    @property
+    def rule(self) -> LaneRule | None:
+        """What an operator has set."""
+        return None if self.ruled is None else rule_in(self.ruled)
+
+    @property
+    def change(self) -> LaneChange | None:
+        """The last change by a put."""
+        return None if self.changed is None else _decode_change(self.changed)
+
+    def changed_by(self, change: LaneChange) -> None:
+        self.changed = _encode(change)
+
+    def define(self, said: Lane, rule: LaneRule | None) -> None:
+        """Go by what puts have said, as far as no rule is set."""
+        lane = lane_terms.ruled(said, rule)
+        self.limit, self.rate, self.per, self.sequence = lane.limit, lane.rate, lane.per, int(lane.sequence)
+        self.weight = lane.weight or 1
+        self.ruled = None if rule is None else _encode(Ruled(rule, said.limit, said.rate, said.per))
+
+    def begin(self, wanted: Lane) -> None:
+        """The first job comes into a lane of which nothing was left."""
+        self.forgotten, self.forget_at, self.changed = False, None, None
+        self.define(lane_terms.said_anew(Lane(self.key, weight=1), wanted), self.rule)
 
     def add_unfinished(self) -> None:
         self.unfinished += 1
         self.forget_at = None
 
     @property
+    def is_row_to_go(self) -> bool:
+        """Whether its row is deleted, as it is in the database: nothing needs to be written before."""
+        return self.forgotten and self.was[_RULED] is self.ruled is None
+
+    def has_faded(self, now: int) -> bool:
+        """Whether nothing is left of it but what an operator has set."""
+        return self.forgotten or (not self.unfinished and (self.forget_at is None or self.forget_at <= now))
+
+    @property
     def is_full_with_one_more(self) -> bool:
-        return self.limit is not None and self.running + 1 >= self.limit
+        return bool(self.sequence) or (self.limit is not None and self.running + 1 >= self.limit)
 
     def end_round(self, now: int) -> None:
         """The next round of the lane comes behind those that other lanes begin now."""
@@ -68,10 +134,12 @@ class Record:
         return (
             self.seq, self.limit, self.rate, self.per, self.sequence, self.unfinished, self.running, self.front,
             self.front_due, self.turn, self.starts, self.forget_at, self.weight, self.served, self.round_at,
+            self.ruled, self.changed,
         )  # fmt: skip
 
 
-_CHANGING = 15
+_RULED = 15
+_CHANGING = 17
 """So many columns of a lane may change: those before its queue."""
 
 
@@ -90,12 +158,13 @@ class Laned:
     rank: int
     due: int
     start_within: int | None
-    weight: int
+    weight: int | None
     was: tuple[Any, ...] | None = None
     """These columns, as they are in the database. None: they are new."""
 
     @property
-    def definition(self) -> Lane:
+    def wanted(self) -> Lane:
+        """What the job was put with."""
         return Lane(self.key, self.limit, self.rate, self.per, bool(self.sequence), self.weight)
 
     @property
@@ -228,23 +297,18 @@ class LaneRows:
             if self._lanes.get((lane.queue, lane.key)) is None:
                 self._lanes[lane.queue, lane.key] = lane
 
-    def make_all(self, wanted: Mapping[tuple[str, str], Lane]) -> None:
-        """Load lanes, and make those that are not there as they are meant here."""
+    def make_all(self, wanted: Collection[tuple[str, str]]) -> None:
+        """Load lanes by queue and key, and make those that are not there."""
         self.find_all(wanted)
-        absent = [
-            (queue, lane.key, lane.limit, lane.rate, lane.per, int(lane.sequence), lane.weight)
-            for (queue, _), lane in wanted.items()
-            if self._lanes[queue, lane.key] is None
-        ]
+        absent = [(queue, key) for queue, key in wanted if self._lanes[queue, key] is None]
         if not absent:
             return
         made = self._tx.insert("lane_new", absent, "seq, queue, key")
         if len(made) < len(absent):  # another transaction has made one meanwhile
             raise Outdated
         for seq, queue, key in made:
-            meant = wanted[queue, key]
-            limits = meant.limit, meant.rate, meant.per, int(meant.sequence)
-            lane = Record(seq, *limits, 0, 0, None, None, None, 0, None, meant.weight, 0, 0, queue, key)
+            blank = None, None, 1_000, 0, 0, 0, None, None, None, 0, None, 1, 0, 0, None, None
+            lane = Record(seq, *blank, queue, key)
             lane.was = lane.columns()
             self._line(seq).whole = lane.forgotten = True  # until a job comes into it
             self._lanes[queue, key] = lane
@@ -291,22 +355,36 @@ class LaneRows:
         found = self._lanes[queue, key]
         return None if found is None or found.forgotten else found
 
+    def known(self, queue: str, key: str) -> Record | None:
+        """A lane that has been looked for, also one of which nothing is left but what an operator has set."""
+        return self._lanes[queue, key]
+
+    def page(self, queue: str, after: str, most: int) -> list[Record]:
+        """Some lanes of a queue, in the order of the database."""
+        rows = self._tx.rows("lanes_page", (queue, after, most))
+        self._add_lanes(rows)
+        return [lane for *_, key in rows if (lane := self._lanes[queue, key]) is not None]
+
     def record(self, queue: str, wanted: Lane) -> Record:
         """The lane of this key in a queue: as it is, or else as it is meant here."""
         lane = self._lanes.get((queue, wanted.key))
         if lane is None:
-            self.make_all({(queue, wanted.key): wanted})
-            lane = self._lanes[queue, wanted.key]
-            assert lane is not None
-        if lane.forgotten:
-            lane.define(wanted)
-            lane.forgotten, lane.forget_at = False, None
+            lane = self.row(queue, wanted.key)
+        if lane.has_faded(self._tx.now):
+            lane.begin(wanted)
             self.drop_starts(lane, lane.starts)
+        return lane
+
+    def row(self, queue: str, key: str) -> Record:
+        """The row of a lane, whether anything is left of the lane or not."""
+        self.make_all([(queue, key)])
+        lane = self._lanes[queue, key]
+        assert lane is not None
         return lane
 
     def of(self, job: Job) -> Record:
         """The lane that a job is in."""
-        return self.record(job.queue, self.laned(job.seq).definition)
+        return self.record(job.queue, self.laned(job.seq).wanted)
 
     # -- jobs in lanes --
 
@@ -397,7 +475,7 @@ class LaneRows:
             elif laned.columns() != laned.was:
                 write("laned_set", laned.job, laned.place, laned.lane, laned.rank, laned.due, laned.start_within)
         for lane in self._lanes.values():
-            if lane is not None and not lane.forgotten and (columns := lane.columns()) != lane.was:
+            if lane is not None and not lane.is_row_to_go and (columns := lane.columns()) != lane.was:
                 write("lane_set", *columns)
         for lane_seq, upto in self._dropped.items():
             if upto > 0:
@@ -411,6 +489,7 @@ class LaneRows:
 
 
 def forget(tx: Any, lanes: Sequence[int]) -> None:
-    """Nothing is left to remember about these lanes."""
+    """Nothing is left to remember about these lanes. Those for which an operator has set something stay."""
     tx.execute("lane_starts_delete", (tx.array(lanes),))
     tx.execute("lanes_delete", (tx.array(lanes),))
+    tx.execute("lanes_faded", (tx.array(lanes),))

@@ -11,10 +11,12 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from headrace.records import Lane, NewJob
+from headrace.store import lanes as lane_terms
 from headrace.store import limits
-from headrace.store.facets import LaneSnapshot
+from headrace.store.facets import DETAIL
+from headrace.store.lanes import LaneChange, LaneListed, LanePage, LaneRule, LaneSnapshot
 from headrace.store.sql import lane_rows
-from headrace.store.sql.codes import BLOCKED, ELSEWHERE, IN_LINE, IS_SCHEDULED, LANED, READY, RUNS, SCHEDULED
+from headrace.store.sql.codes import BLOCKED, ELSEWHERE, IN_LINE, IS_SCHEDULED, LANED, LATER, READY, RUNS, SCHEDULED
 from headrace.store.sql.lane_rows import Laned, Record
 from headrace.store.sql.transaction import EVERYONE, Transaction
 from headrace.store.sql.working_set import Job, WorkingSet
@@ -46,15 +48,29 @@ def clashes(work: WorkingSet, queue: str, wanted: Lane) -> bool:
 
 
 def arrive(work: WorkingSet, job: Job, wanted: Lane) -> None:
-    """A new job says what its lane is. The job that stands in line by the old rules is looked at anew."""
+    """A new job changes those rules of its lane that it says something about."""
     lane = work.lanes.record(job.queue, wanted)
     if lane.unfinished and bool(lane.sequence) != wanted.sequence:  # since the job's batch was staged
         wanted = replace(wanted, sequence=bool(lane.sequence))
     work.lanes.add(job.seq, wanted)
     lane.add_unfinished()
-    if lane.definition != wanted:
-        lane.define(wanted)
-        work.lanes.drop_starts(lane, lane.starts - (wanted.rate or 0))
+    said, before = lane.said, lane.definition
+    anew = lane_terms.said_anew(said, wanted)
+    if anew == said:
+        return
+    lane.define(anew, lane.rule)
+    changed = lane_terms.what_changes(before, lane.definition)
+    if changed:
+        lane.changed_by(LaneChange(work.now, job.id, changed))
+        work.happened(job, "set", f"lane {lane.key}: {changed}")
+        work.changes[job.id] = changed
+    _go_by_rules(work, lane, before)
+
+
+def _go_by_rules(work: WorkingSet, lane: Record, before: Lane) -> None:
+    """The rules of a lane may have changed. The job that stands in line by the old ones is looked at anew."""
+    if lane.definition != before:
+        work.lanes.drop_starts(lane, lane.starts - (lane.rate or 0))
         _look_again_at_front(work, lane)
         _admit(work, lane)
 
@@ -87,9 +103,14 @@ def part(work: WorkingSet, job: Job) -> None:
     _admit(work, lane)
     if not lane.unfinished:
         lane.served = lane.round_at = 0
-        latest = _last_start(work, lane)
-        lane.forget_at = latest + lane.per if latest else 0
-        lane.forgotten = lane.forget_at <= work.now
+        _fade(work, lane)
+
+
+def _fade(work: WorkingSet, lane: Record) -> None:
+    """A lane without jobs is forgotten when its rate has nothing to remember."""
+    latest = _last_start(work, lane)
+    lane.forget_at = latest + lane.per if latest + lane.per > work.now else None
+    lane.forgotten = lane.forget_at is None
 
 
 def step_out(work: WorkingSet, job: Job) -> None:
@@ -105,6 +126,51 @@ def _step_out(work: WorkingSet, lane: Record, job: Job) -> None:
         lane.running -= 1
     if place != ELSEWHERE:
         work.lanes.put_at(lane, job.seq, ELSEWHERE)
+
+
+# -- what operators set ------------------------------------------------------------------------------
+
+
+def rules(tx: Transaction) -> list[tuple[str, str, LaneRule]]:
+    """All that is set, by queue and key."""
+    found = [(queue, key, lane_rows.rule_in(kept)) for queue, key, kept in tx.rows("lane_rules")]
+    return sorted(found, key=lambda entry: entry[:2])
+
+
+def set_rule(tx: Transaction, queue: str, key: str, limit: int | None, rate: int | None, per: int, by: str) -> None:
+    with WorkingSet(tx) as work:
+        lane = work.lanes.row(queue, key)
+        rule = lane_terms.set_anew(lane.rule, limit, rate, per, by, tx.now)
+        _govern(work, lane, rule, lane_terms.what_is_set(limit, rate, per))
+
+
+def clear_rule(tx: Transaction, queue: str, key: str) -> bool:
+    with WorkingSet(tx) as work:
+        work.lanes.find_all([(queue, key)])
+        lane = work.lanes.known(queue, key)
+        if lane is None or lane.ruled is None:
+            return False
+        _govern(work, lane, None, lane_terms.CLEARED)
+    return True
+
+
+def _govern(work: WorkingSet, lane: Record, rule: LaneRule | None, what: str) -> None:
+    tx, before = work.tx, lane.definition
+    if tx.listened:
+        detail = f"lane {lane.key}: {what}".encode()[:DETAIL].decode(errors="ignore")
+        tx.happenings.append((tx.now, "set", "", "", lane.queue, "", detail, 0))
+    if lane.has_faded(tx.now):
+        lane.define(Lane(lane.key), rule)
+        work.lanes.drop_starts(lane, lane.starts)
+    else:
+        lane.define(lane.said, rule)
+        _go_by_rules(work, lane, before)
+    if not lane.unfinished:
+        _fade(work, lane)
+    tx.news(lane.queue, EVERYONE)
+
+
+# -- forgetting --------------------------------------------------------------------------------------
 
 
 def forget_idle(tx: Transaction) -> bool:
@@ -137,6 +203,11 @@ def own_due(work: WorkingSet, job: Job) -> int:
         if lane is not None and lane.front == job.seq and lane.front_due is not None:
             return lane.front_due
     return job.due
+
+
+def is_front(work: WorkingSet, job: Job) -> bool:
+    lane = work.lanes.find(job.queue, work.lanes.laned(job.seq).key)
+    return lane is not None and lane.front == job.seq
 
 
 def admit(work: WorkingSet, job: Job) -> None:
@@ -180,12 +251,13 @@ def _admit(work: WorkingSet, lane: Record) -> None:
     job = work.job(head.job)
     if lane.sequence:
         lane.turn = job.seq
-        _begin_turn(work, lane, job, job.due, job.due > work.now)
+        _begin_turn(work, lane, job, job.due, bool(job.flags & LATER) and job.due > work.now)
     else:
         _make_front(work, lane, job, head.due)
 
 
 def _begin_turn(work: WorkingSet, lane: Record, job: Job, due: int, later: bool) -> None:
+    job.flags &= ~LATER
     if later:
         _schedule(work, lane, job, due)
     else:
@@ -262,9 +334,12 @@ def laned(tx: Transaction, seq: int) -> Laned:
 
 def snapshot(tx: Transaction, queue: str, key: str) -> LaneSnapshot | None:
     work = WorkingSet(tx)
-    lane = work.lanes.find(queue, key)
-    if lane is None or (not lane.unfinished and (lane.forget_at or 0) <= tx.now):
+    work.lanes.find_all([(queue, key)])
+    lane = work.lanes.known(queue, key)
+    if lane is None or (lane.has_faded(tx.now) and lane.ruled is None):
         return None
+    if lane.has_faded(tx.now):
+        return LaneSnapshot(queue=queue, lane=_blank(lane), rule=lane.rule)
     names = dict(tx.rows("names", (tx.array([seq for seq in (lane.turn, lane.front) if seq is not None]),)))
     if lane.sequence:
         running = [] if lane.turn is None else [names[lane.turn]]
@@ -279,7 +354,30 @@ def snapshot(tx: Transaction, queue: str, key: str) -> LaneSnapshot | None:
         front=None if lane.front is None else names[lane.front],
         blocked=tx.value("laned_blocked", (lane.seq,)),
         next_start=earliest if earliest > tx.now else None,
+        rule=lane.rule,
+        change=lane.change,
     )
+
+
+def _blank(lane: Record) -> Lane:
+    """What a lane goes by of which nothing is left but what an operator has set."""
+    return lane_terms.ruled(Lane(lane.key, weight=1), lane.rule)
+
+
+def page(tx: Transaction, queue: str, cursor: str, limit: int) -> LanePage:
+    """Lanes of a queue by key."""
+    found = WorkingSet(tx).lanes.page(queue, cursor, limit + 1)
+    lanes = [
+        LaneListed(
+            lane=_blank(lane) if lane.has_faded(tx.now) else lane.definition,
+            unfinished=lane.unfinished,
+            running=lane.running,
+            rule=lane.rule,
+        )
+        for lane in found[:limit]
+        if lane.ruled is not None or not lane.has_faded(tx.now)
+    ]
+    return LanePage(lanes, found[limit - 1].key if len(found) > limit else None)
 
 
 def ahead(tx: Transaction, seq: int) -> int | None:

@@ -122,11 +122,10 @@ def settle(
     elif waits:
         relations.wait_for_children(work, job, outcome)
     else:
-        queue = (outcome.kind in (Kind.MOVED, Kind.RELEASED) and outcome.queue) or job.queue
+        leaves = outcome.kind in (Kind.MOVED, Kind.RELEASED) and outcome.queue
+        admission.change_queue(work, job, leaves or job.queue)
         if job.flags & (HOOKED | EXPIRES):
-            admission.change_queue(work, job, queue)
             admission.enter(work, job, job.due, was_due=outcome.kind in (Kind.RELEASED, Kind.CRASHED))
-        job.queue = queue
     _tell(work, holder, job, outcome, run, handed_out)
     return Verdict.OK
 
@@ -283,10 +282,13 @@ class Lease(NamedTuple):
     flags: int
 
 
-def take_away(tx: Transaction, session: Session, leases: Sequence[Lease], crashed: Collection[Ref] | None) -> None:
+def take_away(
+    tx: Transaction, session: Session, leases: Sequence[Lease], crashed: Collection[Ref] | None
+) -> list[Lease]:
     """What happens to jobs whose session ends: as if it had settled them, and their tokens move on.
 
-    `crashed`: those that are charged. None: the session was lost, and all that it had started are.
+    `crashed`: those that are charged. None: the session was lost, and all that it had started are. Returns those that
+    stay for now: transactions that have completed them are still open.
     """
     holder = Holder(session.seq, session.name)
     outcomes = [
@@ -297,8 +299,12 @@ def take_away(tx: Transaction, session: Session, leases: Sequence[Lease], crashe
     ]
     with WorkingSet(tx) as work:
         load(work, outcomes)
+        still_open = work.absorb([work.job(outcome.ref) for outcome in outcomes])
         for outcome in outcomes:
+            if outcome.ref in still_open:
+                continue
             if crashed is None:
                 work.happened(work.job(outcome.ref), "lost", worker=holder.name)
             settle(work, holder, outcome, 0)
             work.job(outcome.ref).token += 1
+    return [lease for lease in leases if lease.ref in still_open]

@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from headrace.errors import NoWorkers
-from headrace.records import Lane, NewJob, Put
+from headrace.records import NewJob, Put
 from headrace.store import limits
 from headrace.store.sql import admission, dependents, history, lanes, relations
 from headrace.store.sql.codes import (
@@ -127,6 +127,8 @@ def _put_some(work: WorkingSet, jobs: Sequence[NewJob], now: int, parents: int) 
             work.happened(other, "deleted", "replaced")
             admission.remove(work, other)
         _arrive(work, job, new[job.id], now, parents)
+    if work.changes:
+        return [replace(put, changed=work.changes.get(put.id, "")) for put in answers]
     return answers
 
 
@@ -205,10 +207,7 @@ def with_free_keys(work: WorkingSet, jobs: Sequence[NewJob]) -> list[NewJob]:
 
 def _load_around_new(work: WorkingSet, jobs: Sequence[NewJob], replaced: Sequence[Job], parents: int) -> None:
     """All that may change as jobs come in."""
-    meant: dict[tuple[str, str], Lane] = {}
-    for job in jobs:
-        if job.lane is not None:
-            meant.setdefault((job.queue, job.lane.key), job.lane)
+    meant = dict.fromkeys((job.queue, job.lane.key) for job in jobs if job.lane is not None)
     if meant:
         work.lanes.make_all(meant)
         work.lanes.load_lines(meant, frozenset(), 1)
@@ -239,7 +238,7 @@ def _arrive(work: WorkingSet, job: Job, new: NewJob, now: int, parents: int) -> 
     if new.data is not None:
         work.write("data_set", job.seq, new.data)
     if new.unique_key is not None:
-        work.write("unique_take", new.unique_key, job.seq, None if new.unique_for is None else now + new.unique_for)
+        work.relations.take_key(new.unique_key, job.seq, None if new.unique_for is None else now + new.unique_for)
     if new.expires is not None:
         admission.let_expire(work, job, new.expires)
     if new.expires is not None or new.lane is not None or relations.is_related(new):
@@ -282,7 +281,9 @@ def _cancel_one(work: WorkingSet, job_id: str) -> bool:
 
 def delete(tx: Transaction, ids: Sequence[str], why: str = "") -> list[bool]:
     with WorkingSet(tx) as work:
-        work.load_around([job for job in work.load_ids(ids) if job.state < DONE])
+        jobs = work.load_ids(ids)
+        work.end_runs([job for job in jobs if job.state == RUNNING])
+        work.load_around([job for job in jobs if job.state < DONE])
         answers = [_delete_one(work, job_id, why) for job_id in ids]
     dependents.work_off(tx)
     return answers

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from headrace.store.facets import QueueControl
+from headrace.store.settings import CONCURRENCY
+from headrace.store.sql import events
 from headrace.store.sql.transaction import EVERYONE, Transaction
 
 
@@ -46,6 +48,7 @@ def resume(tx: Transaction, queue: str) -> bool:
 def limit(tx: Transaction, queue: str, running: int | None) -> None:
     said = control(tx, queue)
     _say(tx, queue, running, said.paused_by if said else None, said.paused_at if said else None)
+    events.has_set(tx, f"{CONCURRENCY}:{queue}", running)
 
 
 def room_made(tx: Transaction) -> None:

@@ -14,21 +14,13 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Relation:
-    """A row of `relation`."""
+    """A row of `relation`, without the parents."""
 
     job: int
-    parents: str
     if_failed: int
     delay: int | None
-    was: tuple[str, int, int | None] | None = None
-    """The columns after the job's, as they are in the database. None: they are new."""
-
-    @property
-    def ids(self) -> tuple[str, ...]:
-        return decode(self.parents)
-
-    def columns(self) -> tuple[str, int, int | None]:
-        return self.parents, self.if_failed, self.delay
+    was: int | None = None
+    """The delay in the database."""
 
 
 class Failure(NamedTuple):
@@ -59,6 +51,9 @@ class RelationRows:
     def __init__(self, work: WorkingSet) -> None:
         self._work, self._tx = work, work.tx
         self._relations: dict[int, Relation | None] = {}
+        self._parents: dict[int, tuple[str, ...]] = {}
+        self._renamed: set[int] = set()
+        """Jobs whose parents are to be written."""
         self._waiting: dict[int, bool] = {}
         self._culprits: dict[int, set[int]] = {}
         self._failures: dict[int, Failure] = {}
@@ -67,23 +62,36 @@ class RelationRows:
     # -- what jobs come after --
 
     def load(self, seqs: Iterable[int]) -> None:
+        """How jobs come after others. (What they come after may be long: `load_parents`.)"""
         missing = [seq for seq in seqs if seq not in self._relations]
         if missing:
             self._relations.update(dict.fromkeys(missing))
-            for job, ids, if_failed, delay in self._tx.rows("relations_some", (self._tx.array(missing),)):
-                self._relations[job] = Relation(job, ids, if_failed, delay, (ids, if_failed, delay))
+            for job, if_failed, delay in self._tx.rows("relations_some", (self._tx.array(missing),)):
+                self._relations[job] = Relation(job, if_failed, delay, delay)
 
     def get(self, seq: int) -> Relation | None:
-        if seq not in self._relations:
-            self.load((seq,))
+        self.load((seq,))
         return self._relations[seq]
+
+    def load_parents(self, seqs: Iterable[int]) -> None:
+        missing = [seq for seq in seqs if seq not in self._parents]
+        if missing:
+            self._parents.update(dict.fromkeys(missing, ()))
+            for job, ids in self._tx.rows("parents_some", (self._tx.array(missing),)):
+                self._parents[job] = decode(ids)
+
+    def parents(self, seq: int) -> tuple[str, ...]:
+        """The ids of the jobs that a job comes after, as it was put or has been changed."""
+        self.load_parents((seq,))
+        return self._parents[seq]
 
     def put(self, seq: int, ids: Sequence[str], if_failed: int) -> Relation:
         """A job comes after these; how it takes their failure is decided when it first comes after any."""
-        relation = self._relations.get(seq) if seq in self._relations else None
+        relation = self._relations.get(seq)
         if relation is None:
-            relation = self._relations[seq] = Relation(seq, encode(ids), if_failed, None)
-        relation.parents = encode(ids)
+            relation = self._relations[seq] = Relation(seq, if_failed, None)
+        self._parents[seq] = tuple(ids)
+        self._renamed.add(seq)
         return relation
 
     def remove(self, seq: int) -> None:
@@ -147,9 +155,21 @@ class RelationRows:
                 self._holders[holder.key] = holder
         return [found for key in wanted if (found := self._holders[key]) is not None]
 
+    def take_key(self, key: str, job: int, until: int | None = None) -> None:
+        """Give a unique key to a job, from the one that has it, should one do."""
+        self.load_holders([key])
+        holder = self._holders[key]
+        if holder is None or holder.job != job:
+            self._holders[key] = KeyHolder(key, job, until)
+            self._work.write("unique_take", key, job, until, None if holder is None else holder.job)
+
     # -- writing --
 
     def save(self) -> None:
-        for relation in self._relations.values():
-            if relation is not None and relation.columns() != relation.was:
-                self._work.write("relation_put", relation.job, *relation.columns())
+        for seq, relation in self._relations.items():
+            if relation is None:
+                continue
+            if seq in self._renamed:
+                self._work.write("relation_put", seq, relation.if_failed, relation.delay, encode(self._parents[seq]))
+            elif relation.delay != relation.was:
+                self._work.write("relation_delay", seq, relation.delay)

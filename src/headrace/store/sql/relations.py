@@ -16,6 +16,7 @@ from headrace.store.sql.codes import (
     FAIL,
     FAILED,
     LANED,
+    LATER,
     PRECEDES,
     REMOVED,
     RESUMED,
@@ -61,6 +62,7 @@ def arrive(work: WorkingSet, job: Job, new: NewJob, parents: int) -> None:
         if len(new.after) > parents:
             work.write("edge_put", OPEN, job.seq, WAIT)
             work.relations.set_waiting(job.seq, True)
+            job.flags |= LATER if admission.is_later(work, job) else 0
             job.state = BLOCKED
             return
     _find_place(work, job, new, culprit)
@@ -73,7 +75,7 @@ def _find_place(work: WorkingSet, job: Job, new: NewJob, culprit: Ended | None) 
     if culprit is not None:
         fail_with(work, job, culprit)
     else:
-        admission.enter(work, job, job.due)
+        admission.enter(work, job, job.due, was_due=not admission.is_later(work, job))
 
 
 def set_delay(work: WorkingSet, job: Job, delay: int | None) -> None:
@@ -94,7 +96,7 @@ def link(tx: Transaction, new: NewJob, first: int, behind: int) -> None:
         return
     with WorkingSet(tx) as work:
         (job,) = work.load_ids([new.id])
-        named = set(parents(work, job))
+        named = set(work.relations.parents(job.seq))
         some = [parent for parent in new.after[first:behind] if parent in named]
         work.load_ids(some)
         _come_after(work, job, some, POLICIES[new.if_failed])
@@ -103,12 +105,6 @@ def link(tx: Transaction, new: NewJob, first: int, behind: int) -> None:
         if job.state == BLOCKED:
             with WorkingSet(tx) as work:
                 _find_place(work, work.job(job.seq), new, tx.maybe_row(Ended, "culprit_first", (job.seq,)))
-
-
-def parents(work: WorkingSet, job: Job) -> tuple[str, ...]:
-    """What a job came after, as it was put or has been changed."""
-    relation = work.relations.get(job.seq)
-    return relation.ids if relation is not None else ()
 
 
 def _come_after(work: WorkingSet, child: Job, ids: Sequence[str], policy: int) -> Ended | None:
@@ -188,9 +184,9 @@ def depend(tx: Transaction, job_id: str, add: Sequence[str], remove: Sequence[st
         elif waited and not still_waits:
             release(work, job)
         elif still_waits and not waited:
-            due = lanes.own_due(work, job)
+            due, was_due = lanes.own_due(work, job), not admission.is_later(work, job)
             admission.change_queue(work, job, job.queue)
-            admission.enter(work, job, due)
+            admission.enter(work, job, due, was_due=was_due)
     return True
 
 
@@ -215,10 +211,11 @@ def _sequence_of(work: WorkingSet, job: Job) -> str:
 
 def _change(work: WorkingSet, job: Job, add: Sequence[str], remove: Sequence[str]) -> int:
     """Change what a job comes after, but for the edges that are new. Returns its policy."""
-    named = parents(work, job)
+    named = work.relations.parents(job.seq)
     kept = [i for i in named if i not in remove or i in add]
     kept = list(dict.fromkeys([*kept, *add]))
     limits.check_parents(job.id, len(kept))
+    work.relations.load((job.seq,))
     relation = work.relations.put(job.seq, kept, FAIL)
     job.flags |= AFTER
     edges = work.tx.rows("edges_named", (work.tx.array([job.seq]),))
@@ -240,12 +237,13 @@ def wait_for_children(work: WorkingSet, job: Job, outcome: Outcome) -> None:
     """A job that ran goes on when others have ended, perhaps in another queue."""
     moves = outcome.kind is Kind.MOVED
     admission.expires_no_more(work, job)
-    parents(work, job)
+    work.relations.load((job.seq,))
     relation = work.relations.put(job.seq, outcome.after, FAIL)
     job.flags |= RESUMED | AFTER
     work.write("followers_delete", job.seq)
     _come_after(work, job, outcome.after, RUN)
-    relation.delay = outcome.delay if outcome.at is None and work.relations.waits(job.seq) else None
+    delay = (outcome.delay if outcome.at is None else None) if moves else 0
+    relation.delay = delay if work.relations.waits(job.seq) else None
     admission.change_queue(work, job, (moves and outcome.queue) or job.queue)
     admission.enter(work, job, job.due if moves else work.now)
 
@@ -269,7 +267,10 @@ def release(work: WorkingSet, job: Job) -> None:
     relation = work.relations.get(job.seq)
     assert relation is not None
     delay, relation.delay = relation.delay, None
-    admission.enter(work, job, job.due if delay is None else work.now + delay)
+    if delay is None:
+        admission.enter(work, job, job.due, was_due=not admission.is_later(work, job))
+    else:
+        admission.enter(work, job, work.now + delay)
 
 
 def fail_with(work: WorkingSet, job: Job, parent: Ended) -> None:

@@ -11,6 +11,8 @@ from headrace.store.sql.codes import AFTER, DONE, DROPPED, FAILED, LARGE_RESULT,
 from headrace.store.sql.transaction import INLINE, Transaction
 from headrace.store.sql.working_set import Job, WorkingSet
 
+AT_ONCE = 1_000
+"""So many jobs get their past in one transaction: about 30 ms."""
 _CODES = {state: code for code, state in STATES.items()}
 
 

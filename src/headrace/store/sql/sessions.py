@@ -111,7 +111,8 @@ def mark_started(tx: Transaction, session: Session, started: Sequence[Ref]) -> N
 LEASES_AT_ONCE = 100
 """How many leases of a session that is closed are given back in one transaction."""
 _ALL_CHARGED = b"\1"
-"""As the answer of a closed session: what is left ends as crashed, unless it is spare."""
+"""As the answer of a closed session: what is left ends as crashed, unless it is spare. Else: a list of the charged."""
+_encode, _decode = msgspec.json.Encoder().encode, msgspec.json.Decoder(list[int]).decode
 
 
 def close_session(tx: Transaction, session_id: str, crashed: Sequence[Ref] | None) -> list[str]:
@@ -122,10 +123,11 @@ def close_session(tx: Transaction, session_id: str, crashed: Sequence[Ref] | Non
     leases = _held(tx, session, LEASES_AT_ONCE)
     if crashed and len(leases) == LEASES_AT_ONCE:
         leases = sorted({*leases, *_held_some(tx, session, crashed).values()})
-    take_away(tx, session, leases, None if crashed is None else frozenset(crashed))
-    tx.execute("session_close", (session.seq, tx.now, _ALL_CHARGED if crashed is None else b""))
+    left = take_away(tx, session, leases, None if crashed is None else frozenset(crashed))
+    charged = _ALL_CHARGED if crashed is None else _encode([lease.ref for lease in left if lease.ref in crashed])
+    tx.execute("session_close", (session.seq, tx.now, charged))
     tx.guards.forget(session_id)
-    return [lease.id for lease in leases]
+    return [lease.id for lease in leases if lease not in left]
 
 
 def go_on(tx: Transaction, session_id: str) -> list[str]:
@@ -134,8 +136,8 @@ def go_on(tx: Transaction, session_id: str) -> list[str]:
     if session is None or session.closed is None:
         return []
     leases = _held(tx, session, LEASES_AT_ONCE)
-    take_away(tx, session, leases, None if session.answer == _ALL_CHARGED else ())
-    return [lease.id for lease in leases]
+    left = take_away(tx, session, leases, None if session.answer == _ALL_CHARGED else _decode(session.answer))
+    return [lease.id for lease in leases if lease not in left]
 
 
 def sessions(tx: Transaction) -> list[SessionSnapshot]:

@@ -56,7 +56,7 @@ def is_plain(request: Request) -> bool:
 
 
 def _is_simply_done(outcome: Outcome) -> bool:
-    is_simple = not outcome.kind and outcome.account is None and outcome.base is None
+    is_simple = not (outcome.kind or outcome.completes) and outcome.account is None and outcome.base is None
     return is_simple and (outcome.result is None or len(outcome.result) <= INLINE)
 
 
@@ -181,12 +181,17 @@ def _settle_all(
     work = WorkingSet(tx)
     done.update(_settled(work, session, together.unclear, together.changed))
     load(work, outcomes, done)
+    # A run that is said to be done is, whether its task has completed it or not.
+    completing = {one.ref for one in outcomes if one.completes or tx.completions or one.kind is not Kind.DONE}
+    still_open = work.absorb([job for ref in completing if (job := work.get(ref)) is not None])
     holder, verdicts, stored = Holder(session.seq, session.name), [], data_to_compare(tx, outcomes)
     for outcome in outcomes:
         if outcome.ref in done:
             tx.ended.append(outcome.id)
             work.happened(work.job(outcome.ref), "done", worker=session.name)
             verdicts.append(Verdict.OK)
+        elif outcome.ref in still_open:
+            verdicts.append(Verdict.LATER)
         elif stored and _has_other_data(work, holder, outcome, stored):
             verdicts.append(Verdict.CHANGED)
         else:

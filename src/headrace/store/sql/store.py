@@ -37,12 +37,12 @@ from headrace.store.facets import (
     DayStats,
     Edit,
     FailureTimes,
-    LaneSnapshot,
     Past,
     QueueControl,
     ScheduleLook,
     Ticked,
 )
+from headrace.store.lanes import LanePage, LaneRule, LaneSnapshot
 from headrace.store.settings import check_in_store, checked
 from headrace.store.sql import (
     audit,
@@ -190,7 +190,7 @@ class SqlStore(ABC):
         return Step(lambda tx: find.history(tx, job_id), writes=False)
 
     def cancel(self, ids: Sequence[str]) -> Operation[list[bool]]:
-        return in_steps(put.cancel, ids)
+        return in_steps(put.cancel, ids, narrow=True)
 
     def delete(self, ids: Sequence[str]) -> Operation[list[bool]]:
         return in_steps(put.delete, ids)
@@ -199,7 +199,7 @@ class SqlStore(ABC):
         return in_steps(dependents.revive, ids, put.by_arrival)
 
     def tag(self, ids: Sequence[str], add: Sequence[str] = (), remove: Sequence[str] = ()) -> Operation[list[bool]]:
-        return in_steps(lambda tx, some: edit.tag(tx, some, add, remove), ids)
+        return in_steps(lambda tx, some: edit.tag(tx, some, add, remove), ids, narrow=True)
 
     def tags(self, limit: int = 50) -> Operation[list[tuple[str, int]]]:
         return Step(lambda tx: tx.rows("tags_most", (limit,)), writes=False)
@@ -208,10 +208,10 @@ class SqlStore(ABC):
         return in_steps(lambda tx, some: edit.track(tx, some, on), ids)
 
     def log(self, ids: Sequence[str], line: str) -> Operation[list[bool]]:
-        return in_steps(lambda tx, some: edit.log(tx, some, line), ids)
+        return in_steps(lambda tx, some: edit.log(tx, some, line), ids, narrow=True)
 
     def update(self, job_id: str, expected: bytes | None, data: bytes) -> Operation[bool | None]:
-        return Step(lambda tx: edit.update(tx, job_id, expected, data))
+        return Step(lambda tx: edit.update(tx, job_id, expected, data), narrow=True)
 
     def note(self, who: str, what: str, about: str) -> Operation[None]:
         return Step(lambda tx: audit.note(tx, who, what, about))
@@ -270,6 +270,21 @@ class SqlStore(ABC):
     def lane(self, queue: str, key: str) -> Operation[LaneSnapshot | None]:
         return Step(lambda tx: lanes.snapshot(tx, queue, key), writes=False)
 
+    def lanes(self, queue: str, cursor: str = "", limit: int = 100) -> Operation[LanePage]:
+        return Step(lambda tx: lanes.page(tx, queue, cursor, limit), writes=False)
+
+    def lane_rules(self) -> Operation[list[tuple[str, str, LaneRule]]]:
+        return Step(lanes.rules, writes=False)
+
+    def set_lane(
+        self, queue: str, key: str, *, limit: int | None = None, rate: int | None = None, per: int = 1_000, by: str = ""
+    ) -> Operation[None]:
+        limits.check_lane_rule(queue, key, limit, rate, per)
+        return Step(lambda tx: lanes.set_rule(tx, queue, key, limit, rate, per, by))
+
+    def clear_lane(self, queue: str, key: str) -> Operation[bool]:
+        return Step(lambda tx: lanes.clear_rule(tx, queue, key))
+
     def edit(self, ids: Sequence[str], change: Edit) -> Operation[list[bool]]:
         limits.check_moment(change.run_at, change.delay)
         return in_steps(lambda tx, some: edit.edit(tx, some, change), ids)
@@ -285,7 +300,11 @@ class SqlStore(ABC):
 
     def restore(self, pasts: Sequence[Past]) -> Operation[list[bool]]:
         by_id = {past.id: past for past in pasts}
-        return in_steps(lambda tx, some: restore.restore(tx, [by_id[job_id] for job_id in some]), list(by_id))
+        return in_steps(
+            lambda tx, some: restore.restore(tx, [by_id[job_id] for job_id in some]),
+            list(by_id),
+            at_once=restore.AT_ONCE,
+        )
 
     def peek(self, queue: str, limit: int = 50) -> Operation[list[Snapshot]]:
         return Step(lambda tx: find.peek(tx, queue, limit), writes=False)
@@ -320,7 +339,7 @@ class SqlStore(ABC):
     # -- workers --
 
     def open(self, session: SessionInfo) -> Operation[int]:
-        return Step(lambda tx: sessions.open_session(tx, session))
+        return Step(lambda tx: sessions.open_session(tx, session), narrow=True, admits=False)
 
     def exchange(
         self,
@@ -352,13 +371,15 @@ class SqlStore(ABC):
         self, session: str, number: int, reports: Sequence[Report], *, steady: int = 0
     ) -> Operation[list[Reported]]:
         unrecorded = self._unrecorded.get(session, 0)
-        return Step(lambda tx: settle.report(tx, session, number, unrecorded, reports, steady))
+        return Step(
+            lambda tx: settle.report(tx, session, number, unrecorded, reports, steady), narrow=True, admits=False
+        )
 
     def complete(
         self, lease: tuple[Ref, Token, str], result: bytes | None, connection: object | None = None
     ) -> Operation[bool]:
         if connection is None:
-            return Step(lambda tx: settle.complete(tx, lease, result))
+            return Step(lambda tx: settle.complete(tx, lease, result), narrow=True, admits=False)
         return self._complete_within(connection, lease, result)
 
     @abstractmethod
@@ -382,10 +403,12 @@ class SqlStore(ABC):
         return Step(
             lambda tx: sessions.renew(tx, session, held, started, complete, memory),
             try_read_only=lambda tx: sessions.renew_idle(tx, session, held, memory),
+            narrow=True,
+            admits=False,
         )
 
     def stop_session(self, session: str) -> Operation[bool]:
-        return Step(lambda tx: tx.change("session_stop", (session,)) > 0)
+        return Step(lambda tx: tx.change("session_stop", (session,)) > 0, narrow=True, admits=False)
 
     def close_session(self, session: str, *, crashed: Sequence[Ref] | None = ()) -> Operation[list[str]]:
         self._unrecorded.pop(session, None)

@@ -24,7 +24,18 @@ from headrace.store.sql import (
     stats,
 )
 from headrace.store.sql import sessions as table
-from headrace.store.sql.codes import CANCELLED, DONE, FAILED, PRECEDES, REMOVED, RUNNING, STATES
+from headrace.store.sql.codes import (
+    BLOCKED,
+    CANCELLED,
+    DONE,
+    FAILED,
+    PRECEDES,
+    READY,
+    REMOVED,
+    RUNNING,
+    SCHEDULED,
+    STATES,
+)
 from headrace.store.sql.events import forgotten, newest
 from headrace.store.sql.schedules import next_tick
 from headrace.store.sql.transaction import Session, Step, Transaction, run_out
@@ -308,10 +319,11 @@ def _expire(tx: Transaction) -> bool:
     late = [seq for (seq,) in tx.rows("expired", (tx.now, limits.PASSED_IN_A_STEP))]
     if late:
         with WorkingSet(tx) as work:
-            jobs = work.load(late)
+            # One that was taken, or has ended, since they were looked for is in time.
+            jobs = [job for job in work.load(late) if job.state in (SCHEDULED, READY, BLOCKED)]
             work.load_around(jobs)
-            for seq in late:
-                admission.expire(work, work.job(seq))
+            for job in jobs:
+                admission.expire(work, job)
     return len(late) == limits.PASSED_IN_A_STEP
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from itertools import chain, islice, starmap
 from operator import itemgetter
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import msgspec
@@ -27,6 +28,7 @@ FEW = 8
 OWN_QUEUES = 100
 """So many of the queues that a worker serves come before all others when jobs fall due."""
 _PAGE = 512
+NOTHING: Mapping[int, Any] = MappingProxyType({})
 
 
 class Names:
@@ -232,12 +234,21 @@ ref_of, queue_of, flags_of = itemgetter(2), itemgetter(6), itemgetter(-1)
 def leases(tx: Transaction, rows: list[Any], within: dict[int, int | None] | None = None) -> list[Lease]:
     """From the columns of the statement `line`, in their order. `within`: how soon those in lanes start, if known."""
     beside = [(ref_of(row), flags) for row in rows if (flags := flags_of(row)) & BESIDE]
-    bodies, extras = _beside(tx, beside, within) if beside else ({}, {})
+    found = as_leases(rows, *(_beside(tx, beside, within) if beside else ()))
+    if tx.loads_later:
+        tx.load_later(found)
+    return found
+
+
+def as_leases(
+    rows: list[Any], bodies: Mapping[int, bytes] = NOTHING, extras: Mapping[int, Extras] = NOTHING
+) -> list[Lease]:
+    """From the columns of the statement `line`, and what other tables have, by ref."""
     return [
         Lease(
             ref, token, job_id, task, queue, bodies.get(ref, body) if flags & LARGE_BODY else body, options,
             data, attempts, crashes, max_crashes, -negative_priority, created, due, deferred_since,
-            flags & SPARE != 0, flags & CANCELLING != 0, extras[ref] if flags & _WITH_EXTRAS else NO_EXTRAS,
+            flags & SPARE != 0, flags & CANCELLING != 0, extras[ref] if flags & WITH_EXTRAS else NO_EXTRAS,
         )
         for (
             negative_priority, due, ref, token, job_id, task, queue, body, options, data, attempts, crashes,
@@ -246,8 +257,8 @@ def leases(tx: Transaction, rows: list[Any], within: dict[int, int | None] | Non
     ]  # fmt: skip
 
 
-_WITH_EXTRAS = AFTER | RECURRING | LANED
-BESIDE = _WITH_EXTRAS | LARGE_BODY
+WITH_EXTRAS = AFTER | RECURRING | LANED
+BESIDE = WITH_EXTRAS | LARGE_BODY
 """A lease of such a job tells what other tables have."""
 
 
@@ -260,8 +271,8 @@ def _beside(
         refs = [ref for ref, flags in leases if flags & flag]
         return tx.rows(statement, (tx.array(refs), *values)) if refs else []
 
-    bodies = {job: bytes(body) for job, body in of(LARGE_BODY, "blobs", BODY)}
-    parents = {job: decode(ids) for job, ids, _, _ in of(AFTER, "relations_some")}
+    bodies = {} if tx.loads_later else {job: bytes(body) for job, body in of(LARGE_BODY, "blobs", BODY)}
+    parents = {job: decode(ids) for job, ids in of(AFTER, "parents_some")}
     ticks = {job: tick for job, _, tick, _ in of(RECURRING, "recurrences")}
     if within is None:
         within = {laned.job: laned.start_within for laned in starmap(Laned, of(LANED, "laned_some"))}
@@ -273,7 +284,7 @@ def _beside(
             start_within=within.get(ref),
         )
         for ref, flags in leases
-        if flags & _WITH_EXTRAS
+        if flags & WITH_EXTRAS
     }
     return bodies, extras
 

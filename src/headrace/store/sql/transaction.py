@@ -8,7 +8,7 @@ from itertools import compress
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from headrace.errors import HeadraceError, SessionGone, StaleRequest
-from headrace.records import Charge, IfFailed, NewJob, Outcome, Put, Ref
+from headrace.records import Charge, IfFailed, Lease, NewJob, Outcome, Put, Ref
 from headrace.store.contract import Operation
 from headrace.store.settings import DEFINITIONS
 from headrace.store.sql.codes import HOOKED, LARGE_RESULT, READY, SCHEDULED
@@ -52,6 +52,7 @@ class Transaction(ABC):
     __slots__ = (
         "_settings",
         "come_again",
+        "completions",
         "ended",
         "guards",
         "happenings",
@@ -68,6 +69,10 @@ class Transaction(ABC):
     steady: int
     plain_apart = False
     """Whether exchanges of plain jobs have statements of their own, and rules see the others alone."""
+    appends = False
+    """Whether counts are appended, because writers run side by side, and added up by sweeps."""
+    loads_later = False
+    """Whether rows of leases come without bodies, options and data: a client that reads these keeps no lock then."""
     clock_restarts = True
     """Whether the steady clock begins anew with the machine, so that a time ahead of it is from before that."""
 
@@ -88,6 +93,8 @@ class Transaction(ABC):
         self._settings: dict[str, int | None] = {}
         self.listened = False
         """There is a subscriber to events."""
+        self.completions = False
+        """Callers have completed runs that have not ended: `absorb` brings that in."""
         self.happenings: list[tuple[object, ...]] = []
         """The events: rows of `event`."""
 
@@ -100,6 +107,10 @@ class Transaction(ABC):
     def expect(self, name: str, values: tuple[Any, ...]) -> bool:
         """Whether this query goes along with the next one, as its rows will be asked for: that saves a round trip."""
         return False
+
+    def load_later(self, leases: Sequence[Lease]) -> None:
+        """Have what these leases carry loaded when all is committed. For transactions that `loads_later` alone."""
+        raise NotImplementedError
 
     def hand_out(self, rows: Sequence[tuple[Any, ...]], request: tuple[Any, ...], use: Use) -> None:
         """Run `take_one` for each of these rows, and use those of `retake`: they may come with the commit."""
@@ -155,6 +166,13 @@ class Transaction(ABC):
         """The first column of a query's first row; None if there is no row."""
         found = self.rows(name, values)
         return found[0][0] if found else None
+
+    def absorb(self, refs: Sequence[Ref]) -> dict[Ref, int | None]:
+        """Bring in what callers have completed of some runs, in transactions of theirs.
+
+        Returns the flags of these jobs, and None where such a transaction is still open. Empty: these are up to date.
+        """
+        return {}
 
     # -- what many rules need --
 
@@ -238,10 +256,15 @@ class Step(Operation[T], Generic[T]):
     """An operation of one transaction.
 
     `try_read_only`, in a read transaction, may find the answer without writing: None means that it takes `work`.
-    `then` hears the answer when all is committed. `is_large`: it is one of several that write much.
+    `then` gets the answer when all is committed. `is_large`: it is one of several that write much. `narrow`: as a rule
+    it changes single jobs and nothing that they share, so where writers run side by side, locks on these jobs are
+    enough. `admits`: it comes after all that has arrived.
     """
 
-    __slots__ = ("ahead", "attempt", "is_large", "keys", "then", "try_read_only", "work", "writes")
+    __slots__ = (
+        "admits", "ahead", "attempt", "is_large", "keys", "narrow", "repeatable", "then", "try_read_only", "work",
+        "writes",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -251,14 +274,20 @@ class Step(Operation[T], Generic[T]):
         try_read_only: Callable[[Transaction], T | None] | None = None,
         then: Callable[[T], None] | None = None,
         is_large: bool = False,
+        narrow: bool = False,
+        admits: bool = True,
     ) -> None:
         self.work = work
         self.writes = writes
         self.try_read_only = try_read_only
         self.then = then
         self.is_large = is_large
+        self.narrow = narrow
+        self.admits = admits
         self.keys: tuple[str, ...] = ()
         """Unique keys that it gives to jobs: where writers run side by side, others that do the same come first."""
+        self.repeatable = False
+        """It may be done twice: what it puts is recognised."""
         self.ahead: Ahead = expect_nothing
         """Where each statement is a round trip, those that it expects are run as it begins."""
         self.attempt: Callable[[], T | None] | None = None
@@ -296,21 +325,26 @@ IDS_AT_ONCE = 250
 
 
 def in_steps(
-    act: Act, ids: Sequence[str], order: Callable[[Transaction, Sequence[str]], list[str]] | None = None
+    act: Act,
+    ids: Sequence[str],
+    order: Callable[[Transaction, Sequence[str]], list[str]] | None = None,
+    *,
+    narrow: bool = False,
+    at_once: int = IDS_AT_ONCE,
 ) -> Operation[list[bool]]:
     """Do something to many jobs, to some at a time; in an `order` of their own, if it matters which come first."""
 
     def step(some: Sequence[str]) -> Step[list[bool]]:
-        return Step(lambda tx: act(tx, some))
+        return Step(lambda tx: act(tx, some), narrow=narrow)
 
     def steps() -> Generator[Step[Any], Any, list[bool]]:
         ordered = ids if order is None else (yield Step(lambda tx: order(tx, ids), writes=False))
         answers: list[bool] = []
-        for start in range(0, len(ordered), IDS_AT_ONCE):
-            answers += yield step(ordered[start : start + IDS_AT_ONCE])
+        for start in range(0, len(ordered), at_once):
+            answers += yield step(ordered[start : start + at_once])
         return answers if order is None else once(ids, set(compress(ordered, answers)))
 
-    return Steps(steps) if len(ids) > IDS_AT_ONCE else step(ids)
+    return Steps(steps) if len(ids) > at_once else step(ids)
 
 
 def once(ids: Sequence[str], done: set[str]) -> list[bool]:
@@ -329,8 +363,15 @@ class Redo(Exception):
         self.work = work
 
 
+class TooNarrow(Exception):
+    """The work of a narrow step has met something that jobs share: it is to be done anew, with the rules' lock."""
+
+
 class Outdated(Exception):
     """Another transaction has changed what this one goes by: it is to be done anew. (Not where writers take turns.)"""
+
+    def __init__(self, words: str = "other transactions were in the way again and again. Try again.") -> None:
+        super().__init__(words)
 
 
 class PutOne(Operation[list[Put]]):

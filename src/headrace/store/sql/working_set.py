@@ -65,8 +65,8 @@ class _Columns:
 
 
 _CHANGING = len(fields(_Columns))
-_STATE = 3
-"""The place of the state among these columns."""
+_STATE, _FLAGS = 3, 6
+"""Their places among these columns."""
 
 
 @dataclass(slots=True)
@@ -102,14 +102,14 @@ class Recurrence(NamedTuple):
     data: bytes | None
 
 
-_NOTES = "ended_note", "schedule_put", "trim_history", "stat_add", "group_failing"
+_NOTES = "ended_note", "schedule_put", "trim_history", "stat_add", "group_failing", "failure_put"
 """What rules write when jobs have been removed."""
 WRITES = (
     "remember", "done", "completed", "blob_put", "blob_delete", "set_body", "job_set", "job_flags", "laned_put",
     "laned_set", "lane_set", "lane_start_drop", "lane_start_put", "edit", "result_forget", "restore", "data_set",
     "more_put", "tag_add", "recurring_put", "unique_take", "expiry_put", "expiry_begin", "expiry_end", "expiry_delete",
     "unbar", "bar", "report", "edge_delete", "edge_put", "follower_delete", "followers_delete", "follower_put",
-    "culprit_delete", "culprits_delete", "culprit_put", "relation_put", *_NOTES,
+    "culprit_delete", "culprits_delete", "culprit_put", "relation_put", "relation_delay", *_NOTES,
 )  # fmt: skip
 """What rules write, in the order in which `save` does it: jobs come before what is noted about them."""
 _TRACES = (
@@ -147,6 +147,8 @@ class WorkingSet:
         self._failures: dict[str, list[int]] = {}
         self._writes: dict[str, list[tuple[Any, ...]]] = {}
         self._removed: list[Job] = []
+        self.changes: dict[str, str] = {}
+        """How puts have changed the rules of lanes, in words, by the ids of their jobs."""
 
     def __enter__(self) -> WorkingSet:
         return self
@@ -245,6 +247,26 @@ class WorkingSet:
         """Whether a job of this id is here, without a look."""
         return self._ids.get(job_id) is not None
 
+    def absorb(self, jobs: Sequence[Job]) -> set[Ref]:
+        """Bring in what callers have completed of these jobs' runs, which are about to end.
+
+        Returns those whose callers' transactions are still open: they end, or are taken away, when these have ended.
+        """
+        found = self.tx.absorb([job.seq for job in jobs]) if jobs else {}
+        for job in jobs:
+            if (flags := found.get(job.seq)) is not None and job.seq in found:
+                job.flags = flags
+                job.was = (*job.was[:_FLAGS], flags, *job.was[_FLAGS + 1 :])
+        return {seq for seq, flags in found.items() if flags is None}
+
+    def end_runs(self, jobs: Sequence[Job]) -> None:
+        """These runs are taken away at once, or not at all: not while a transaction that completes one is open."""
+        if still_open := self.absorb(jobs):
+            first = next(job for job in jobs if job.seq in still_open)
+            raise Outdated(
+                f"Job {first.id} is being completed in a transaction that is still open. Try again when that has ended."
+            )
+
     def load_around(self, jobs: Sequence[Job]) -> None:
         """All that may change with these jobs, when they end or want to run."""
         laned = [job for job in jobs if job.flags & LANED]
@@ -293,7 +315,7 @@ class WorkingSet:
         self, job: Job, at: int | None, what: str, detail: str = "", worker: str = "", account: bytes | None = None
     ) -> None:
         """Write a line of a job's history."""
-        self.write("remember", job.seq, at, what, detail, worker, account)
+        self.write("remember", job.seq, self.now if at is None else at, what, detail, worker, account)
         if what != "log" or worker:
             self._last_lines[job.seq] = what
         self._untrimmed.add(job.seq)
@@ -370,8 +392,12 @@ class WorkingSet:
             self._writes["trim_history"] = [(seq, most) for seq in sorted(self._untrimmed)]
         for place, number in sorted(self._counts.items()):
             self.write("stat_add", *place, stats.ALL, number, 0.0, 0.0)
-        for row in failing.rows(self.tx, self._failures) if self._failures else ():
-            self.write("group_failing", *row)
+        if self._failures and self.tx.appends:
+            for group, at in failing.each(self._failures):
+                self.write("failure_put", group, at)
+        elif self._failures:
+            for row in failing.rows(self.tx, self._failures):
+                self.write("group_failing", *row)
 
     def _erase(self) -> None:
         done = [job.times for job in self._removed if job.state == DONE]

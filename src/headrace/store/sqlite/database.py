@@ -33,8 +33,8 @@ from headrace.store.sqlite.opening import (
     LOG_PAGES,
     LOG_PAGES_OF_BATCHES,
     check_file_system,
+    create,
     is_current,
-    migrate,
     set_journal,
     set_up,
 )
@@ -127,7 +127,7 @@ class Database:
                 current = self._immutable or is_current(connection)  # this opens the log, which the hold needs
                 connection.hold = hold_on(self.path) if has_log else Hold(self.path, log=False)
                 if not current:
-                    self._migrate(connection, connection.hold)
+                    self._create(connection, connection.hold)
             except StoreReplaced:  # what this one has opened is half of the old file
                 connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
                 connection.close()
@@ -139,12 +139,12 @@ class Database:
             guard.leave(me)
         return connection
 
-    def _migrate(self, connection: Connection, hold: Hold) -> None:
+    def _create(self, connection: Connection, hold: Hold) -> None:
         with hold.turn:
             if not self.in_memory:
                 hold.lock(time.monotonic())
             try:
-                self._inside(connection, WRITE, migrate)
+                self._inside(connection, WRITE, create)
             finally:
                 if hold.locked:
                     hold.let_others_in()
@@ -153,6 +153,9 @@ class Database:
         if self._immutable:
             uri = f"file:{Path(self.path).resolve().as_uri().removeprefix('file://')}?immutable=1"
             return Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+        if not self.in_memory:
+            with suppress(OSError):  # SQLite would let all users read a new file. (Its log gets the file's mode.)
+                os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         return Connection(self.path)
 
     def write(self, work: Callable[[apsw.Connection], T], log_pages: int = LOG_PAGES_OF_BATCHES) -> T:

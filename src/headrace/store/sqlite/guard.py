@@ -18,6 +18,7 @@ from __future__ import annotations
 import ctypes
 import fcntl
 import itertools
+import logging
 import mmap
 import os
 import random
@@ -54,6 +55,7 @@ INTERRUPTED = (
     "{} is in the middle of a transaction of this very thread, which this code interrupts (a signal handler, or "
     "__del__). Nothing was done. Set a flag there and enqueue where it is seen, or enqueue in a thread."
 )
+log = logging.getLogger("headrace.store")
 REPLACED = (
     "{} was deleted or replaced while it was in use. (Its -wal and -shm files are part of it.) What was in the old "
     "file may not be in this one. This request was not done."
@@ -69,25 +71,61 @@ def nap(attempt: int) -> None:
 
 
 def make_run_folder(folder: Path, mode: int) -> None:
-    """Make the folder beside the file. Users that may write the file may write here."""
+    """Make the folder beside the file. Users that may write the file may write here.
+
+    `PermissionError`: it belongs to a stranger, who may put other files under the names that are opened there.
+    """
     try:
-        folder.mkdir()
+        folder.mkdir(0o700)
     except FileExistsError:
+        found = os.lstat(folder)
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid not in _trusted(folder):
+            _refuse(folder, found.st_uid)
         return
     with suppress(OSError):
         folder.chmod(mode | (mode & 0o444) >> 2)
+
+
+def _trusted(folder: Path) -> set[int]:
+    """Users whose folder is used: this one, root, and the owner of the file, who may write there anyway."""
+    users = {os.geteuid(), 0}
+    with suppress(OSError):
+        users.add(os.stat(str(folder).removesuffix("-run")).st_uid)
+    return users
+
+
+_refused: set[Path] = set()
+
+
+def _refuse(folder: Path, user: int) -> None:
+    words = f"{folder} is not used: it was made by another user (number {user}), who does not own the file beside it."
+    if folder not in _refused:
+        _refused.add(folder)
+        log.warning("%s Wake-ups take up to a second longer. Remove it.", words)
+    raise PermissionError(words)
+
+
+def open_beside(path: Path | str, mode: int, *, create: bool = True) -> int:
+    """Open a file in that folder: no link that leads elsewhere, and nothing but a file. A new one gets this mode."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if create else 0), 0o600)
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+        os.close(descriptor)
+        raise PermissionError(f"{path} is a link.")
+    if create and found.st_size == 0 and found.st_uid == os.geteuid():
+        with suppress(OSError):
+            os.fchmod(descriptor, mode)
+    return descriptor
 
 
 def _shared_byte(folder: Path, mode: int) -> mmap.mmap | bytearray:
     """0 until a process with another copy of SQLite has come. Where nothing can be shared it is 1."""
     try:
         make_run_folder(folder, mode & 0o666)
-        file = os.open(folder / "copies", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        file = open_beside(folder / "copies", mode & 0o666)
         try:
             if os.fstat(file).st_size == 0:
                 os.ftruncate(file, 1)
-                with suppress(OSError):
-                    os.fchmod(file, mode & 0o666)
             return mmap.mmap(file, 1)
         finally:
             os.close(file)

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from headrace.store.sql.transaction import Guards
-from headrace.store.sqlite.guard import make_run_folder
+from headrace.store.sqlite.guard import make_run_folder, open_beside
 
 
 class FileGuard:
@@ -16,9 +16,7 @@ class FileGuard:
 
     def __init__(self, run_folder: str, session: str, mode: int) -> None:
         make_run_folder(Path(run_folder), mode)
-        self._descriptor = os.open(_guard_path(run_folder, session), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        with suppress(OSError):
-            os.fchmod(self._descriptor, mode)
+        self._descriptor = open_beside(_guard_path(run_folder, session), mode)
         fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self.descriptors = (self._descriptor,)
 
@@ -35,7 +33,7 @@ class FileGuards(Guards):
     def visibly_dead(self, session: str) -> bool:
         """Its guard is there and no process holds it. (Without a guard it is not known.)"""
         try:
-            descriptor = os.open(_guard_path(self._run_folder, session), os.O_RDWR | os.O_CLOEXEC)
+            descriptor = open_beside(_guard_path(self._run_folder, session), 0, create=False)
         except OSError:
             return False
         try:

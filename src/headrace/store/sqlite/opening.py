@@ -9,15 +9,13 @@ from threading import get_ident
 
 import apsw
 
-from headrace.errors import SchemaTooNew, StoreCorrupt, StoreReadOnly, StoreUnavailable
+from headrace.errors import SchemaTooNew, SchemaTooOld, StoreCorrupt, StoreReadOnly, StoreUnavailable
 from headrace.store.sqlite import guard
 from headrace.store.sqlite.guard import PATIENCE, nap
 from headrace.store.sqlite.statements import SQL
 
 APPLICATION_ID = 0x68_72_63_65  # "hrce": what `file jobs.db` shows, and how we know a file as ours
-SCHEMA_VERSION = 2
-MIGRATIONS = {1: SQL["migrate_1"]}
-"""From a version to the next, each run inside the transaction that records it."""
+SCHEMA_VERSION = 3
 
 LOG_PAGES = 7_500
 """The commit that reaches it copies the log into the file, and all others wait. Puts of single jobs write the same few
@@ -131,21 +129,19 @@ def is_current(connection: apsw.Connection) -> bool:
     return _version(connection) == SCHEMA_VERSION
 
 
-def migrate(connection: apsw.Connection) -> None:
-    """Create the schema, or bring it up to date, in a transaction. Another process may have done so just before."""
+def create(connection: apsw.Connection) -> None:
+    """Create the schema, in a transaction. Another process may have done so just before."""
     version = _version(connection)
     if version == SCHEMA_VERSION:
         return
     if version > SCHEMA_VERSION:
         raise SchemaTooNew.in_database(connection.filename, version, SCHEMA_VERSION)
-    if version == 0:
-        if connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall():
-            raise StoreCorrupt(NOT_OURS.format(connection.filename))
-        connection.execute(SQL["tables"] + SQL["schema"])
-        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-    else:
-        for step in range(version, SCHEMA_VERSION):
-            connection.execute(MIGRATIONS[step]).close()
+    if version:
+        raise SchemaTooOld.in_database(connection.filename, version, SCHEMA_VERSION)
+    if connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall():
+        raise StoreCorrupt(NOT_OURS.format(connection.filename))
+    connection.execute(SQL["tables"] + SQL["schema"])
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
 

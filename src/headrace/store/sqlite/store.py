@@ -42,7 +42,7 @@ class SqliteStore(SqlStore):
 
     >>> store = SqliteStore("sqlite:///:memory:")
     >>> store.run(store.put([NewJob(id="1", task="greet", body=b"{}")]))
-    [Put(id='1', created=True)]
+    [Put(id='1', created=True, changed='')]
     """
 
     in_process = True
@@ -165,7 +165,9 @@ class SqliteStore(SqlStore):
     def known_within(self, connection: object, ids: Sequence[str]) -> Operation[list[bool]]:
         return self._within(connection, lambda tx: [job is not None for job in find.get(tx, ids)])
 
-    def _complete_within(self, connection: object, lease: tuple[Ref, Token, str], result: bytes | None) -> Within[bool]:
+    def _complete_within(
+        self, connection: object, lease: tuple[Ref, Token, str], result: bytes | None
+    ) -> Operation[bool]:
         return self._within(connection, lambda tx: settle.complete(tx, lease, result))
 
     def _within(self, connection: object, work: Callable[[Transaction], T]) -> Within[T]:
@@ -240,6 +242,8 @@ def _parse(url: str) -> tuple[str, dict[str, str]]:
             f"{url!r} names no file. Write sqlite:///jobs.db for a file beside you, sqlite:////var/lib/jobs.db "
             "for an absolute path (four slashes), or sqlite:///:memory:."
         )
+    if "%00" in rest:
+        raise ConfigurationError(f"{url!r} names no file: names of files can't contain %00.")
     options = {"durability": Durability.PROCESS.value, "immutable": "0"}
     given = dict(parse_qsl(query, keep_blank_values=True))
     unknown = set(given) - set(options)

@@ -35,8 +35,9 @@ from headrace.store.contract import Waiter
 from headrace.store.sql.events import lasts
 from headrace.store.sql.transaction import EVERYONE, Transaction
 from headrace.store.sqlite.database import Database
-from headrace.store.sqlite.guard import make_run_folder
+from headrace.store.sqlite.guard import make_run_folder, open_beside
 from headrace.store.sqlite.waiters import ChangeCounter, LocalTimes, PollingWaiter, ThreadWaiter
+from headrace.values import shared
 from headrace.values.clock import Clock
 from headrace.values.glob import is_glob
 
@@ -59,8 +60,7 @@ _ENTRIES = _STATES + SLOTS
 _ENTRY = struct.Struct("<IiQ")  # the owner's pid, the priority of the jobs in its line, and the key it listens for
 _ABOVE, _ABOVE_AT = struct.Struct("<i"), 4  # that priority alone
 _SIZE = _ENTRIES + SLOTS * _ENTRY.size
-_HIGH = struct.Struct("<I")
-_TIME, _UNTIL_AT, _SWEPT_AT = struct.Struct("q"), 8, 16  # in the machine's own order, as only that is written in one go
+_HIGH_AT, _UNTIL_AT, _SWEPT_AT = 0, 8, 16
 
 
 def queue_key(queues: Iterable[str]) -> int:
@@ -89,12 +89,10 @@ class WaiterMap:
         self._folder = folder
         self._mode = mode
         make_run_folder(folder, mode)
-        self._directory = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-        self._file = os.open(folder / "waiters", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        self._file = open_beside(folder / "waiters", mode)
+        self._directory = os.open(folder, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         if os.fstat(self._file).st_size < _SIZE:
             os.ftruncate(self._file, _SIZE)
-            with suppress(OSError):
-                os.fchmod(self._file, mode)
         self._map = mmap.mmap(self._file, _SIZE)
         self._sender = _datagram_socket()
         self._adding = reentrant_lock()  # a file lock keeps other processes out, but not other threads
@@ -115,7 +113,7 @@ class WaiterMap:
 
     def some_worker_sleeps(self, first: int = 0) -> bool:
         # (Written out: every put asks.)
-        return self._map.find(_BYTE[WORKER], _STATES + first, _STATES + _HIGH.unpack_from(self._map, 0)[0]) >= 0
+        return self._map.find(_BYTE[WORKER], _STATES + first, _STATES + self._high()) >= 0
 
     def ring(self, queue: str, priority: int) -> None:
         """There is an urgent job: have a worker with a line of less urgent ones take it, if none sleeps."""
@@ -143,27 +141,27 @@ class WaiterMap:
     @property
     def listened_until(self) -> int:
         """Until when a subscriber reads events, on the steady clock; 0: there never was one."""
-        return int(_TIME.unpack_from(self._map, _UNTIL_AT)[0])
+        return shared.read(self._map, _UNTIL_AT)
 
     @listened_until.setter
     def listened_until(self, steady: int) -> None:
-        _TIME.pack_into(self._map, _UNTIL_AT, steady)
+        shared.write(self._map, _UNTIL_AT, steady)
 
     @property
     def swept(self) -> int:
         """When a process last began to sweep, on the steady clock; 0: there is more to sweep."""
-        return int(_TIME.unpack_from(self._map, _SWEPT_AT)[0])
+        return shared.read(self._map, _SWEPT_AT)
 
     @swept.setter
     def swept(self, steady: int) -> None:
-        _TIME.pack_into(self._map, _SWEPT_AT, steady)
+        shared.write(self._map, _SWEPT_AT, steady)
 
     def _high(self) -> int:
-        return int(_HIGH.unpack_from(self._map, 0)[0])
+        return shared.read(self._map, _HIGH_AT)
 
     def _sleeper(self, kind: int, start: int) -> int:
         """Where in the map the next sleeper of a kind is, or -1."""
-        return self._map.find(_BYTE[kind], start, _STATES + _HIGH.unpack_from(self._map, 0)[0])
+        return self._map.find(_BYTE[kind], start, _STATES + self._high())
 
     def _sleepers(self, kind: int, first: int = 0) -> Iterator[tuple[int, int]]:
         """The sleepers of a kind: their slots, and the keys they listen for."""
@@ -218,7 +216,7 @@ class WaiterMap:
                 os.chmod(f"waiter-{slot}", self._mode, dir_fd=self._directory)
             _ENTRY.pack_into(self._map, _ENTRIES + slot * _ENTRY.size, os.getpid(), 0, key)
             self._map[_STATES + slot] = BUSY
-            _HIGH.pack_into(self._map, 0, max(self._high(), slot + 1))
+            shared.write(self._map, _HIGH_AT, max(self._high(), slot + 1))
         finally:
             fcntl.flock(self._file, fcntl.LOCK_UN)
         return slot
@@ -261,8 +259,15 @@ class WaiterMap:
 _BYTE = {kind: bytes([kind]) for kind in (WORKER, CLIENT, SUBSCRIBER, FULL, LINE)}
 
 
+class _Socket(socket.socket):
+    """One that may last until the end of the program, which is no reason to warn."""
+
+    def __del__(self) -> None:
+        self.close()
+
+
 def _datagram_socket() -> socket.socket:
-    made = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    made = _Socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     made.setblocking(False)
     return made
 

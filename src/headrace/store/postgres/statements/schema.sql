@@ -1,12 +1,28 @@
--- Version 1 of the schema, beside tables.sql. It is created with the schema on the search path.
+-- The schema, beside tables.sql. It is created with the schema on the search path.
 
 CREATE TABLE meta (
     one integer PRIMARY KEY CHECK (one = 1),
     version integer NOT NULL,
-    oldest integer NOT NULL DEFAULT 1,  -- programs that know this version, or a later one, work on the schema
+    oldest integer NOT NULL DEFAULT {SCHEMA_VERSION},  -- programs that know this version, or a later one, work on the schema
     place text NOT NULL DEFAULT gen_random_uuid()::text  -- by which a caller's connection is known to lead here
 );
 INSERT INTO meta (one, version) VALUES (1, {SCHEMA_VERSION});
+
+-- Nothing is in these: they are locked, for which a role needs rights here. (An advisory lock needs none.) The first is that of the rules,
+-- the second that of puts: see docs/stores/postgres.md.
+CREATE TABLE {RULES} ();
+CREATE TABLE {PUTS} ();
+
+-- Unique keys that open transactions have put jobs with: a row is there while its transaction is open, and locks the key.
+CREATE TABLE key_lock (key bigint PRIMARY KEY) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+
+-- Numbers that rules can reckon with, whichever program writes them: one beyond would raise an error wherever it is met. (Domains: a
+-- constraint of the table is read anew by each statement, which costs a put a third.)
+CREATE DOMAIN job_moment AS bigint CHECK (VALUE BETWEEN {FIRST_MOMENT} AND {LAST_MOMENT});
+CREATE DOMAIN job_number AS bigint CHECK (VALUE BETWEEN -{HIGHEST_COUNT} AND {HIGHEST_COUNT});
+ALTER TABLE job
+    ALTER due TYPE job_moment, ALTER created TYPE job_moment, ALTER priority TYPE job_number, ALTER token TYPE job_number,
+    ALTER attempts TYPE job_number, ALTER crashes TYPE job_number, ALTER max_crashes TYPE job_number;
 
 -- What a job begins with.
 ALTER TABLE job ALTER token SET DEFAULT 0, ALTER attempts SET DEFAULT 0, ALTER crashes SET DEFAULT 0, ALTER flags SET DEFAULT 0;
@@ -22,34 +38,50 @@ ALTER TABLE laned SET (fillfactor = 70);
 ALTER TABLE stat SET (fillfactor = 70);
 ALTER TABLE audience SET (fillfactor = 10);
 
+-- Counts that many transactions add to are appended here, and sweeps fold them: a row that all of them change would be a lock of all.
+CREATE TABLE stat_delta (
+    day bigint NOT NULL, queue text COLLATE "C" NOT NULL, kind bigint NOT NULL, bucket bigint NOT NULL,
+    count bigint NOT NULL, total double precision NOT NULL, squares double precision NOT NULL
+);
+CREATE TABLE tag_delta (tag text COLLATE "C" NOT NULL, jobs bigint NOT NULL);
+CREATE TABLE failing_delta (name text COLLATE "C" NOT NULL, at bigint NOT NULL);
+
 -- How many jobs have each tag.
 CREATE FUNCTION count_tags() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    IF TG_OP = 'INSERT' THEN
-        INSERT INTO {SCHEMA}.tag_count (tag, jobs) VALUES (new.tag, 1)
-        ON CONFLICT (tag) DO UPDATE SET jobs = tag_count.jobs + 1;
-    ELSE
-        UPDATE {SCHEMA}.tag_count SET jobs = jobs - 1 WHERE tag = old.tag;
-        DELETE FROM {SCHEMA}.tag_count WHERE tag = old.tag AND jobs = 0;
-    END IF;
+    INSERT INTO {SCHEMA}.tag_delta (tag, jobs)
+    SELECT tag, CASE TG_OP WHEN 'INSERT' THEN count(*) ELSE -count(*) END FROM changed GROUP BY tag;
     RETURN NULL;
 END $$;
-CREATE TRIGGER tag_counted AFTER INSERT OR DELETE ON tag FOR EACH ROW EXECUTE FUNCTION count_tags();
+CREATE TRIGGER tag_added AFTER INSERT ON tag REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION count_tags();
+CREATE TRIGGER tag_removed AFTER DELETE ON tag REFERENCING OLD TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION count_tags();
 
--- Events are numbered by a row, not by a sequence: a transaction that is rolled back leaves no gap, and as all of them have the
--- rules' lock, the order of numbers is that of commits.
+-- Add up what was appended about tags. One that is removed may be met before it was added: then its count is negative until the rest
+-- is folded.
+CREATE FUNCTION fold_tags() RETURNS void LANGUAGE sql AS $$
+    WITH gone AS (
+        DELETE FROM {SCHEMA}.tag_delta
+        WHERE ctid = ANY (ARRAY(SELECT ctid FROM {SCHEMA}.tag_delta LIMIT {FOLDED_AT_ONCE} FOR UPDATE SKIP LOCKED)) RETURNING tag, jobs
+    )
+    INSERT INTO {SCHEMA}.tag_count (tag, jobs) SELECT tag, sum(jobs) FROM gone GROUP BY tag ORDER BY tag
+    ON CONFLICT (tag) DO UPDATE SET jobs = tag_count.jobs + excluded.jobs;
+    DELETE FROM {SCHEMA}.tag_count WHERE jobs = 0;
+$$;
+
+-- Events are numbered by a row, not by a sequence: a transaction that is rolled back leaves no gap, and as the row is locked from
+-- then to the commit, the order of numbers is that of commits.
 CREATE TABLE event_counter (one integer PRIMARY KEY CHECK (one = 1), newest bigint NOT NULL) WITH (fillfactor = 10);
 
 -- When a process last began to sweep, on the steady clock; 0: there is more to sweep.
 CREATE TABLE upkeep (one integer PRIMARY KEY CHECK (one = 1), swept bigint NOT NULL) WITH (fillfactor = 10);
 
 -- Waiters: workers (kind {WORKER}), clients that wait for the end of a job (kind {CLIENT}) and subscribers to events (kind {SUBSCRIBER}). One
--- that is armed sleeps, and is woken through its channel. Nothing of it survives a crash of the server, nor need it.
+-- that is armed sleeps, and is woken through its channel: a hint to look, which anyone may send. Nothing of it survives a crash of the server, nor need it.
 CREATE UNLOGGED TABLE waiter (
     id bigint PRIMARY KEY, channel text NOT NULL, kind bigint NOT NULL, armed boolean NOT NULL,
     pid bigint NOT NULL,             -- the server process of the connection that listens
-    asks bigint,                     -- the number of the request that an idle worker sends when it is woken; a put may answer it
     stops bigint NOT NULL,           -- how often running jobs were to stop since it came
+    deaf_at bigint,                  -- when that connection was last found to hear nothing
     queues text[] COLLATE "C" NOT NULL, patterns text[] COLLATE "C" NOT NULL,
     about text COLLATE "C"           -- a worker's session, or the job that a client waits for
 ) WITH (fillfactor = 30, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);

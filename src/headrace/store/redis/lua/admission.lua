@@ -83,7 +83,13 @@ local function schedule(job)
   change(job)
 end
 
-local function block(job)
+-- `later`: it waits for its time, too.
+local function block(job, later)
+  local more = more_of(job)
+  if more.later ~= (later or nil) then
+    more.later = later or nil
+    keep_more(job, more)
+  end
   job.state = BLOCKED
   count(job.queue, BLOCKED, 1)
   index('state:blocked', job, true)
@@ -104,22 +110,24 @@ local function stand_in_line(job)
   end
 end
 
--- Where every job goes that wants to run: it waits for other jobs, for its place in a sequence, for its time, or in line.
-local function wait_in_line(job)
+-- Where every job goes that wants to run: it waits for other jobs, for its place in a sequence, for its time, or in line. `was_due`: it
+-- was due before, and is, whatever the clock says now.
+local function wait_in_line(job, was_due)
+  local later = job.due > now and not was_due
   if band(job.flags, MORE) ~= 0 then
     if more_of(job).expires then
       expiring.begin(job, job.due)
     end
     if relations.waits(job) then
-      return block(job)
-    elseif has_lane(job) and lanes.hold(job) then
+      return block(job, later)
+    elseif has_lane(job) and lanes.hold(job, later) then
       return
     end
   end
-  if job.due <= now then
-    stand_in_line(job)
-  else
+  if later then
     schedule(job)
+  else
+    stand_in_line(job)
   end
 end
 

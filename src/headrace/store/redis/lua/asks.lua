@@ -17,7 +17,7 @@ function asks.read_take(sent)
   ask.round_robin = band(how, 1) == 1
   if band(how, 2) ~= 0 then
     ask.grace, at = unpack_from('>d', sent, at)
-    checks.integer(ask.grace, 0, LATEST, 'How long it takes to start a job, by session ', ARGV[2])
+    checks.integer(ask.grace, -1, LATEST, 'How long it takes to start a job, by session ', ARGV[2])
   end
   if band(how, 4) ~= 0 then
     ask.above, at = unpack_from('>d', sent, at)

@@ -61,7 +61,7 @@ makers[barring] = function()
       local job = find_job(id)
       if job and job.state == BLOCKED and more_of(job).barred == task then
         leave_state(job)
-        wait_in_line(job)
+        wait_in_line(job, true)
         lanes.look_again(job)
       else
         append(plan.sorted_out, key, id) -- another program has left it there

@@ -119,9 +119,10 @@ makers[checks] = function()
     if lane.key == '' then
       checks.refuse('The lane of job ' .. id .. ' needs a key.')
     end
-    for name, most in pairs({ limit = LATEST, rate = HIGHEST_RATE, per = LATEST, weight = HIGHEST_WEIGHT }) do
-      checks.integer(lane[name] or 1, 1, most, 'The `' .. name .. '` of the lane of job ', id)
-    end
+    checks.integer(lane.limit or 0, 0, LATEST, 'The `limit` of the lane of job ', id)
+    checks.integer(lane.rate or 0, 0, HIGHEST_RATE, 'The `rate` of the lane of job ', id)
+    checks.integer(lane.per or 1, 1, LATEST, 'The `per` of the lane of job ', id)
+    checks.integer(lane.weight or 1, 1, HIGHEST_WEIGHT, 'The `weight` of the lane of job ', id)
     if lane.sequence and lane.sequence ~= true then
       checks.refuse('The lane of job ' .. id .. ' is a sequence or not: true or false.')
     end

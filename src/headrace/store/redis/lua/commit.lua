@@ -4,7 +4,7 @@
 
 -- A first write that takes memory: a full server refuses it, and with it all the others.
 local function unless_full()
-  call('HSET', META, 'format', '2')
+  call('HSET', META, 'format', FORMAT)
 end
 
 local commit

@@ -63,12 +63,23 @@ makers[culprits] = function()
     return more_of(job).after
   end
 
-  -- A job that lost its unique key to a newer one comes back without it, but not beside it.
+  -- Whether a job lost its unique key to a newer one that still holds it.
   function culprits.key_is_taken(job)
     local key = key_of(job)
     local holder = key and holder_of(key)
     local other = holder and holder.id ~= job.id and find_job(holder.id)
-    return other and other.state < DONE
+    return other and (other.state < DONE or holder.till > now)
+  end
+
+  -- A job that comes back has its key again, until its end, should another have taken it meanwhile.
+  function culprits.take_key(job)
+    local key = key_of(job)
+    local holder = key and holder_of(key)
+    if key and not (holder and holder.id == job.id) then
+      unique_seen[key] = { id = job.id, till = 0 }
+      plan.unique_in[#plan.unique_in + 1] = key
+      plan.unique_in[#plan.unique_in + 1] = pack('>d', 0) .. job.id
+    end
   end
 
   -- Into line again, as if it were new, with its culprit or `by_hand`, and then perhaps of another queue. What failed because of it
@@ -91,6 +102,7 @@ makers[culprits] = function()
       job.flags = without(job.flags, HAS_DEFERRED)
       tell(job, story)
     end
+    culprits.take_key(job)
     happened(job, 'revived')
     local more = more_of(job)
     if more.after and by_hand then

@@ -3,8 +3,10 @@
 --
 -- A lane is named by its queue and its key: length of the queue's name, colon, queue, colon, key. What is kept of it in
 -- {ns}:lanes, as msgpack:
---   key, limit, rate, per, sequence,  as in the newest job that was put into it
---   weight (nil: 1)
+--   key, limit, rate, per             what it goes by: what an operator has set, or else what puts have said; no limit or rate: nil
+--   sequence, weight (nil: 1)
+--   rule, said                        what an operator has set, as in {ns}:lane_rules, and {limit, rate, per} as puts have said
+--   change                            {at, job, what}: how a put has last changed what it goes by
 --   number                            how many jobs it has that have not come to an end
 --   front, front_due                  the id of its front, and when that was due before the lane said when
 --   first                             in a sequence, the id of the job that is first
@@ -14,6 +16,7 @@
 
 makers[lanes] = function()
   lanes.key, lanes.fading, lanes.known = PREFIX .. 'lanes', PREFIX .. 'fading', {}
+  lanes.rules = PREFIX .. 'lane_rules'
 
   function lanes.name(queue, key)
     return #queue .. ':' .. queue .. ':' .. key
@@ -34,7 +37,7 @@ makers[lanes] = function()
       end
       local length = name:match('^%d+') or ''
       lane = {
-        queue = name:sub(#length + 2, #length + 1 + (tonumber(length) or 0)), kept = kept, line = PREFIX .. 'lane:' .. name, runs = PREFIX .. 'runs:' .. name, starts = PREFIX .. 'starts:' .. name,
+        name = name, queue = name:sub(#length + 2, #length + 1 + (tonumber(length) or 0)), kept = kept, line = PREFIX .. 'lane:' .. name, runs = PREFIX .. 'runs:' .. name, starts = PREFIX .. 'starts:' .. name,
         running = call('ZCARD', PREFIX .. 'runs:' .. name), started = {}, taken_back = {}, never = {},
       }
       types[lane.runs], lanes.known[name] = 'zset', lane -- or ZCARD would have failed
@@ -62,11 +65,95 @@ makers[lanes] = function()
     return -job.priority, place(job)
   end
 
-  function lanes.wanted_lane(wanted)
-    return {
-      key = wanted.key, limit = wanted.limit, rate = wanted.rate, per = wanted.per or 1000,
-      sequence = wanted.sequence or nil, weight = wanted.weight ~= 1 and wanted.weight or nil, number = 0,
-    }
+  function lanes.read_rule(name, packed)
+    local good, rule = pcall(cmsgpack.unpack, packed)
+    local sound = good and type(rule) == 'table'
+    for _, field in ipairs({ 'limit', 'rate', 'per' }) do
+      sound = sound and type(rule[field] or 1) == 'number'
+    end
+    if not sound or rule.rate and (rule.per or 0) < 1 then
+      fail('CORRUPT', lanes.rules .. ' has no rule in field ' .. name)
+    end
+    return rule
+  end
+
+  -- What an operator has set for a lane, if anything. It is kept apart from the lane, so that idle lanes cost nothing.
+  function lanes.rule_of(name)
+    local packed = call('HGET', lanes.rules, name)
+    return packed and lanes.read_rule(name, packed) or nil
+  end
+
+  -- What puts have said of a lane.
+  function lanes.said_of(kept)
+    local said = kept.said or kept
+    return { limit = said.limit, rate = said.rate, per = said.per }
+  end
+
+  -- One put more says something: nil says nothing, 0 is no limit, or no rate.
+  function lanes.say(kept, wanted)
+    local said = lanes.said_of(kept)
+    if wanted.limit then
+      said.limit = wanted.limit > 0 and wanted.limit or nil
+    end
+    if wanted.rate then
+      said.rate, said.per = wanted.rate > 0 and wanted.rate or nil, wanted.per or 1000
+    end
+    kept.sequence = wanted.sequence or nil
+    if wanted.weight then
+      kept.weight = wanted.weight ~= 1 and wanted.weight or nil
+    end
+    return said
+  end
+
+  -- Go by what puts have said, as far as no rule is set.
+  function lanes.go_by(kept, said, rule)
+    kept.limit, kept.rate, kept.per = said.limit, said.rate, said.rate and said.per or 1000
+    kept.rule, kept.said = rule, rule and said
+    if rule and rule.limit then
+      kept.limit = rule.limit > 0 and rule.limit or nil
+    end
+    if rule and rule.rate then
+      kept.rate, kept.per = rule.rate > 0 and rule.rate or nil, rule.rate > 0 and rule.per or 1000
+    end
+  end
+
+  -- What a lane goes by, to compare with.
+  lanes.TERMS = { 'limit', 'rate', 'per', 'sequence', 'weight' }
+
+  function lanes.terms(kept)
+    return { limit = kept.limit, rate = kept.rate, per = kept.per, sequence = kept.sequence, weight = kept.weight }
+  end
+
+  function lanes.same(before, kept)
+    for _, name in ipairs(lanes.TERMS) do
+      if before[name] ~= kept[name] then
+        return false
+      end
+    end
+    return true
+  end
+
+  function lanes.rate_in_words(rate, per)
+    return rate and rate > 0 and string.format('%.0f in %.0f ms', rate, per) or 'none'
+  end
+
+  function lanes.number_in_words(number)
+    return number and number > 0 and string.format('%.0f', number) or 'none'
+  end
+
+  -- How that has changed; '' if it has not.
+  function lanes.what_changes(before, kept)
+    local words = {}
+    for _, part in ipairs({
+      { 'limit', lanes.number_in_words(before.limit), lanes.number_in_words(kept.limit) },
+      { 'rate', lanes.rate_in_words(before.rate, before.per), lanes.rate_in_words(kept.rate, kept.per) },
+      { 'weight', lanes.number_in_words(before.weight or 1), lanes.number_in_words(kept.weight or 1) },
+    }) do
+      if part[2] ~= part[3] then
+        words[#words + 1] = part[1] .. ' ' .. part[2] .. ' to ' .. part[3]
+      end
+    end
+    return table.concat(words, ', ')
   end
 
   -- When a lane's n-th start from the end was, at the latest; nil: it is not remembered.
@@ -111,16 +198,16 @@ makers[lanes] = function()
   end
 
   -- It is the first of its sequence.
-  function lanes.let_first_in(lane, job)
-    if job.due > now then
+  function lanes.let_first_in(lane, job, later)
+    if later then
       schedule(job)
     else
       lanes.make_front(lane, job)
     end
   end
 
-  function lanes.block_in_lane(lane, job)
-    block(job)
+  function lanes.block_in_lane(lane, job, later)
+    block(job, later)
     sorted.add(lane.line, lanes.place(lane, job))
   end
 
@@ -141,7 +228,7 @@ makers[lanes] = function()
         unblock(job)
         if kept.sequence then
           kept.first = job.id
-          lanes.let_first_in(lane, job)
+          lanes.let_first_in(lane, job, more_of(job).later and job.due > now)
         else
           lanes.make_front(lane, job)
         end
@@ -153,6 +240,15 @@ makers[lanes] = function()
   function lanes.own_due(job)
     local lane = lanes.of(job)
     return lane and lane.kept.front == job.id and lane.kept.front_due or job.due
+  end
+
+  -- Whether a job waits for its time: it was not due when that was last worked out.
+  function lanes.is_later(job)
+    if job.state == BLOCKED then
+      return more_of(job).later
+    end
+    local lane = job.state == SCHEDULED and lanes.of(job)
+    return job.state == SCHEDULED and not (lane and lane.kept.front == job.id)
   end
 
   -- A job's lane may have room now.
@@ -167,31 +263,60 @@ makers[lanes] = function()
   function lanes.join(job)
     local lane, wanted = lanes.of(job)
     if lane then
+      if lane.kept.key then
+        lanes.forget(lane)
+      end
       if not lane.kept.key then
-        lane.kept = lanes.wanted_lane(wanted)
+        lane.kept = { key = wanted.key, per = 1000, number = 0 }
+        lanes.go_by(lane.kept, lanes.say(lane.kept, wanted), lanes.rule_of(lane.name))
       end
       lane.kept.number = lane.kept.number + 1
     end
   end
 
-  -- A lane goes by the newest put. Jobs that stand in line by the old rules are looked at anew.
+  -- A put changes those rules of its lane that it says something about. Answers how, in words, if it does.
   function lanes.define(job)
     local lane, wanted = lanes.of(job)
     if not lane then
-      return
+      return nil
     end
-    local old, new = lane.kept, lanes.wanted_lane(wanted)
-    if old.limit == new.limit and old.rate == new.rate and old.per == new.per and old.sequence == new.sequence
-      and old.weight == new.weight then
-      return
+    local kept, before = lane.kept, lanes.terms(lane.kept)
+    lanes.go_by(kept, lanes.say(kept, wanted), kept.rule)
+    if lanes.same(before, kept) then
+      return nil
     end
-    new.number, new.first, new.served, new.round_at = old.number, old.first, old.served, old.round_at
-    lane.kept = new
-    if not new.rate then
+    local what = lanes.what_changes(before, kept)
+    if what ~= '' then
+      kept.change = { at = now, job = job.id, what = what }
+    end
+    lanes.apply(lane)
+    return what ~= '' and what or nil
+  end
+
+  -- What a lane goes by has changed. Jobs that stand in line by the old rules are looked at anew.
+  function lanes.apply(lane)
+    local kept = lane.kept
+    if not kept.rate then
       lane.started, lane.forgets = {}, true
     end
-    lanes.look_again_at_front(lane, old)
+    lanes.look_again_at_front(lane, { front = kept.front, front_due = kept.front_due })
     lanes.admit(lane)
+  end
+
+  -- An operator sets a rule, or clears it (nil).
+  function lanes.govern(name, rule)
+    local lane = lanes.at(name)
+    lanes.forget(lane)
+    set_field(lanes.rules, name, rule and cmsgpack.pack(rule) or false)
+    if lane.kept.key then
+      local before = lanes.terms(lane.kept)
+      lanes.go_by(lane.kept, lanes.said_of(lane.kept), rule)
+      if not lanes.same(before, lane.kept) then
+        lanes.apply(lane)
+      end
+      lanes.forget(lane)
+    end
+    plan.news[lane.queue] = (plan.news[lane.queue] or 0) + 16
   end
 
   -- What a lane allows has changed: the front, as `old` has it, stands in line again, or stays first in its sequence.
@@ -216,15 +341,15 @@ makers[lanes] = function()
   end
 
   -- Of a sequence only the first job goes on, when it is due; all others wait until they are first. False: it is not in a sequence.
-  function lanes.hold(job)
+  function lanes.hold(job, later)
     local lane = lanes.of(job)
     if not lane.kept.sequence then
       return false
     end
     if lane.kept.first == job.id then
-      lanes.let_first_in(lane, job)
+      lanes.let_first_in(lane, job, later)
     else
-      lanes.block_in_lane(lane, job)
+      lanes.block_in_lane(lane, job, later)
       lanes.admit(lane)
     end
     return true
@@ -259,15 +384,16 @@ makers[lanes] = function()
   end
 
   -- A rate counts a start as late as it can be: twice as long after the hand-out as the worker has to start it (or to give it
-  -- back). How long that is: what the worker needs, at least 1.5 % of the rate's time.
+  -- back). How long that is: what the worker needs, at least 1.5 % of the rate's time; none at all if `grace` is negative.
   function lanes.count_start(lane, job, grace)
     local more, per = more_of(job), lane.kept.per
     if more.start_within and not lane.kept.rate then
       more.start_within = nil
       keep_more(job, more)
     elseif lane.kept.rate then
-      local within, before = math.min(math.max(math.floor(3 * per / 200), grace, 1), per), lanes.start_before(lane, 1)
-      if before and before <= now + 2 * per then -- else the clock was set back
+      local most, before = math.max(per, SHORTEST_START), lanes.start_before(lane, 1)
+      local within = grace < 0 and 0 or math.min(math.max(math.floor(3 * per / 200), grace, 1), most)
+      if before and before <= now + 2 * most then -- else the clock was set back
         within = math.max(within, math.ceil((before - now) / 2))
       end
       more.start_within = within
@@ -350,21 +476,40 @@ makers[lanes] = function()
     lanes.forget(lane)
   end
 
-  -- What there is to say about a lane: {key, limit, rate, per, sequence, ids of those that run, front, how many are blocked,
-  -- next start, weight}, '' for what it does not have. Nothing, if there is no lane.
-  function lanes.describe(name)
+  -- {limit, rate, per, by, at} as msgpack, or ''; the same of {at, job, what}.
+  function lanes.packed(map)
+    return map and cmsgpack.pack(map) or ''
+  end
+
+  -- A lane, or what it would be by the rule that is set; nil if there is neither.
+  function lanes.shown(name)
     local lane = lanes.at(name)
     lanes.forget(lane)
-    local kept = lane.kept
-    if not kept.key then
+    if not lane.kept.key then
+      local rule = lanes.rule_of(name)
+      if not rule then
+        return nil
+      end
+      lane.kept = { key = name:sub(#lane.queue + #tostring(#lane.queue) + 3), per = 1000, number = 0 }
+      lanes.go_by(lane.kept, {}, rule)
+    end
+    return lane
+  end
+
+  -- What there is to say about a lane: {key, limit, rate, per, sequence, ids of those that run, how many these are, front, how many are
+  -- blocked, next start, weight, rule, change}, '' for what it does not have. Nothing, if there is no lane.
+  function lanes.describe(name)
+    local lane = lanes.shown(name)
+    if not lane then
       return {}
     end
+    local kept = lane.kept
     local next_start = lanes.next_start(lane)
     return {
       kept.key, kept.limit or '', kept.rate or '', kept.per, kept.sequence and 1 or 0,
       kept.sequence and { kept.first } or call('ZRANGE', lane.runs, 0, 9), kept.sequence and (kept.first and 1 or 0) or lane.running,
       kept.front or '', call('ZCARD', lane.line), next_start > now and string.format('%.0f', next_start) or '',
-      kept.weight or 1,
+      kept.weight or 1, lanes.packed(kept.rule), lanes.packed(kept.change),
     }
   end
 

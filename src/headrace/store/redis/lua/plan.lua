@@ -25,6 +25,7 @@ plan = {
   schedules = {}, -- name -> a schedule as it will be, or false: removed
   unique_in = {}, unique_out = {},
   gone = {},      -- whole keys to remove
+  lanes_changed = {}, -- how jobs that come in change what their lanes go by: id, words, ...
   news = {},      -- queue -> how many sleepers to wake
   urgent = {},    -- queue -> the highest priority above 0 of what enters its line
   ended = {},     -- ids of jobs that have come to an end
@@ -169,6 +170,7 @@ end
 --   lane       {key, limit, rate, per, sequence}       tags       a list
 --   tracked    true                                    schedule, tick
 --   expires    {at} or {after}: a moment, or how long after it is due, by which it must have started (see expiry.lua)
+--   later      true: it is blocked, and waits for its time as well: it was not due when that was last worked out
 --   barred     its task: it waits because that is blocked (see blocks.lua)
 --   delay      how long it is put off when the last job that it waits for has come to an end (none: its due time stays)
 --   precedes   a number: others wait for it (see relations.lua)

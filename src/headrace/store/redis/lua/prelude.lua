@@ -8,7 +8,7 @@
 --               and none: the short ways through an exchange), checks (what requests may say), settings,
 --               current (that the format is ours)
 --   parts       arrivals (all jobs in order), acts (on jobs by id), culprits and links (of relations), expiry (of admission), failing (of stats), hungry (of wait), closing (of
---               sessions), patterns (of queues), sorted (of lanes and relations), take_singly (of take), migration
+--               sessions), patterns (of queues), sorted (of lanes and relations), take_singly (of take)
 --
 -- docs/formats/redis.md says what is at each key. All begin with the tag {ns}, so that on a cluster they live in one slot; so do the
 -- two kinds of channels: {ns}:wake:<session>, {ns}:ended:<job id>.
@@ -137,13 +137,9 @@ local function even_when_full()
   call('DEL', PREFIX .. 'nothing')
 end
 
--- What another version has written may mean something else: what does not know the format neither reads nor writes. A namespace of
--- the format before, or one that is just being brought to this one, is for `headrace migrate` only (see migration.lua).
+-- What another version has written may mean something else: a format that is not ours is neither read nor written.
 local function check_format(found)
-  if found and found ~= '2' then
-    if found == '1' or found == '1 on its way to 2' then
-      fail('OLDER', PREFIX .. '* is in format ' .. found)
-    end
-    fail('NEWER', PREFIX .. '* was written in format ' .. found)
+  if found and found ~= FORMAT then
+    fail((tonumber(found) or 0) < tonumber(FORMAT) and 'OLDER' or 'NEWER', PREFIX .. '* was written in format ' .. found)
   end
 end

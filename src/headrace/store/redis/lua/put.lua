@@ -108,11 +108,11 @@ local function keep_arrivals()
   plan.arrivals = arrival
   return function()
     arrive_all(blocks)
-    call('HSET', META, 'format', '2', 'jobs', string.format('%.0f', arrival))
+    call('HSET', META, 'format', FORMAT, 'jobs', string.format('%.0f', arrival))
   end
 end
 
--- What only some jobs have; the answer is why it has to fail at once, or nil.
+-- What only some jobs have. Answers why it has to fail at once, or nil; and how it has changed its lane, or nil.
 local function prepare(job)
   local more, reason = cmsgpack.unpack(job.more), nil
   keep_more(job, more)
@@ -126,7 +126,7 @@ local function prepare(job)
     more.lane.sequence = not more.lane.sequence or nil -- since its batch was staged: the lane stays what it is
   end
   lanes.join(job)
-  lanes.define(job)
+  local changed = lanes.define(job)
   if more.after then
     local after = more.after
     relations.keep_parents(job, more, relations.packed(after), #after)
@@ -134,23 +134,31 @@ local function prepare(job)
     more.joining = more.joining and ARGV[2] -- the batch that brings the rest of what it comes after
     more.delay = relations.waits(job) and job.delay or nil
   end
-  return reason
+  return reason, changed
 end
 
 local function insert(job)
   job.arrival = arrive(job.id)
-  local reason = job.more and prepare(job)
+  local reason, changed
+  if job.more then
+    reason, changed = prepare(job)
+  end
   if job.data then
     local story = story_of(job)
     keep_value(job, story, 'data', job.data)
     tell(job, story)
   end
   happened(job, 'created')
+  if changed then
+    plan.lanes_changed[#plan.lanes_changed + 1] = job.id
+    plan.lanes_changed[#plan.lanes_changed + 1] = changed
+    happened(job, 'set', 'lane ' .. more_of(job).lane.key .. ': ' .. changed)
+  end
   if reason then
     job.state = BLOCKED
     relations.fail(job, reason)
   else
-    wait_in_line(job)
+    wait_in_line(job, job.due <= put_at)
   end
   if job.body then
     plan.large['b:' .. job.id] = job.body

@@ -214,13 +214,14 @@ makers[relations] = function()
 
   -- A blocked job waits for no other any more.
   function relations.release(job, more)
+    local was_due = not more.delay and not more.later
     unblock(job)
     if more.delay then
       job.due = now + more.delay
       more.delay = nil
       keep_more(job, more)
     end
-    wait_in_line(job)
+    wait_in_line(job, was_due)
   end
 
   -- What an earlier note still has to tell goes on to the dependents of this one.

@@ -1,5 +1,5 @@
 -- Sessions. The fields of {ns}:session:<id>:
---   closed (in tombstones; also where a migration has closed it), closing (closed, but for leases that go back in steps: 'all', or
+--   closed (in tombstones), closing (closed, but for leases that go back in steps: 'all', or
 --   '=' and d arrival of each of the guilty), number, name, info, timeout, opened, seen (steady clock: what expiry is measured by),
 --   seen_at (wall clock: for people), request (the number of the last one answered), answer (a byte per outcome or
 --   report), handed (the ids it handed out, msgpack), hungry (the queues it is registered for as hungry, msgpack),

@@ -49,11 +49,16 @@ function keep_group(job, story, group)
   job.flags = group and with(job.flags, HAS_GROUP) or without(job.flags, HAS_GROUP)
 end
 
+-- The queue that a job goes to from another: the test line of that, if it is test traffic.
+local function same_traffic(queue, to)
+  return queue:sub(1, 1) == '~' and to:sub(1, 1) ~= '~' and '~' .. to or to
+end
+
 -- The first bytes of `put` name queue and task; a moved or edited job gets others, and perhaps other options, another body.
 function move(job, outcome)
   local queue, task, at = unpack_from('>Hc0Hc0', job.put)
   local rest = job.put:sub(at)
-  queue, task = outcome.queue or queue, outcome.task or task
+  queue, task = same_traffic(queue, outcome.queue or queue), outcome.task or task
   if outcome.options then
     if band(job.flags, HAS_OPTIONS) ~= 0 then
       local _, behind = unpack_from('>Ic0', rest)
@@ -90,7 +95,8 @@ end
 
 -- A job goes on in a lane of the same key in another queue.
 function change_queue(job, queue)
-  if queue and queue ~= job.queue and has_lane(job) then
+  queue = same_traffic(job.queue, queue or job.queue)
+  if queue ~= job.queue and has_lane(job) then
     lanes.ended(job)
     job.queue = queue
     lanes.join(job)

@@ -60,9 +60,9 @@ ORDER BY due LIMIT ?3 /*lock*/
 INSERT INTO expiry (job, moment, patience, at) VALUES (?1, ?2, ?3, ?4)
 ON CONFLICT (job) DO UPDATE SET moment = excluded.moment, patience = excluded.patience, at = excluded.at
 
--- name: expiry_get
--- The same, of a job, as it was asked for.
-SELECT moment, patience FROM expiry WHERE job = ?1
+-- name: expiries_of
+-- The same, of jobs, as it was asked for.
+SELECT job, moment, patience FROM expiry WHERE job IN (SELECT value FROM json_each(?1))
 
 -- name: expires_at
 -- When that is.

@@ -7,9 +7,35 @@ SELECT
     max_crashes, token, session.name, data, progress_done, progress_total, result, error, failure, flags, deferred_since
 FROM job LEFT JOIN session ON session.seq = job.session
 
--- name: floor
--- How far down one look for jobs goes.
-SELECT seq FROM job WHERE seq < ?1 ORDER BY seq DESC LIMIT 1 OFFSET ?2
+-- name: walk
+-- The newest jobs before one, so many.
+SELECT seq FROM job WHERE seq < ?1 ORDER BY seq DESC LIMIT ?2
+
+-- name: walk_tag
+-- The same, of those with a tag,
+SELECT job FROM tag WHERE tag = ?3 AND job < ?1 ORDER BY job DESC LIMIT ?2
+
+-- name: walk_tracked
+-- of tracked ones,
+SELECT job FROM tracked WHERE job < ?1 ORDER BY job DESC LIMIT ?2
+
+-- name: walk_schedule
+-- of those of a schedule (before the negative of a number, as its index has them),
+SELECT job FROM recurring WHERE schedule = ?3 AND -job > ?1 ORDER BY -job LIMIT ?2
+
+-- name: walk_worker
+-- of those that run under a worker's name,
+SELECT seq FROM job
+WHERE state = {RUNNING} AND session IN (SELECT seq FROM session WHERE closed IS NULL AND name = ?3 /*array*/) AND +seq < ?1
+ORDER BY +seq DESC LIMIT ?2
+
+-- name: walk_failed
+-- of failed ones,
+SELECT seq FROM job WHERE state = {FAILED} AND seq > 0 AND seq < ?1 ORDER BY seq DESC LIMIT ?2
+
+-- name: walk_group
+-- and of those that have failed in one way (in the same way).
+SELECT seq FROM job WHERE state = {FAILED} AND failure = ?3 AND -seq > ?1 ORDER BY -seq LIMIT ?2
 
 -- name: counts
 -- How many jobs are in which state, per queue; each state by the index that lists it.

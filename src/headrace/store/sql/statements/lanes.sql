@@ -51,7 +51,7 @@ SELECT count(*) FROM laned WHERE lane = ?1 AND place = {IN_LINE} AND (rank, due,
 -- name: lanes_some
 -- Lanes, by queue and key.
 SELECT seq, running_limit, rate, per, sequence, unfinished, running, front, front_due, turn, starts, forget_at, weight,
-    served, round_at, queue, key
+    served, round_at, rule, change, queue, key
 FROM lane
 WHERE (queue, key) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?1/*pairs*/))
 ORDER BY seq /*lock*/
@@ -61,7 +61,7 @@ ORDER BY seq /*lock*/
 -- for in this way so that a lane is looked up by queue and key; with a join PostgreSQL may look through all lanes of the queue.)
 SELECT laned.job, laned.key, laned.running_limit, laned.rate, laned.per, laned.sequence, place, lane, rank, laned.due, start_within, laned.weight,
     lane.seq, lane.running_limit, lane.rate, lane.per, lane.sequence, unfinished, running, front, front_due, turn, starts, forget_at,
-    lane.weight, served, round_at, lane.queue, lane.key
+    lane.weight, served, round_at, rule, change, lane.queue, lane.key
 FROM laned
 LEFT JOIN lane ON lane.queue = (SELECT queue FROM job WHERE job.seq = laned.job) AND lane.key = laned.key
 WHERE laned.job IN (SELECT value FROM json_each(?1))
@@ -86,7 +86,7 @@ ORDER BY laned.rank, laned.due, laned.job
 SELECT {OF_JOB}, NULL,
     its.job, its.key, its.running_limit, its.rate, its.per, its.sequence, its.place, its.lane, its.rank, its.due, its.start_within, its.weight,
     lane.seq, lane.running_limit, lane.rate, lane.per, lane.sequence, unfinished, running, front, front_due, lane.turn, starts, forget_at,
-    lane.weight, served, round_at, lane.queue, lane.key,
+    lane.weight, served, round_at, rule, change, lane.queue, lane.key,
     next.job, next.key, next.running_limit, next.rate, next.per, next.sequence, next.place, next.lane, next.rank, next.due,
     next.start_within, next.weight, {OF_FOLLOWER}, NULL
 FROM (
@@ -103,20 +103,23 @@ LEFT JOIN job AS follower ON follower.seq = next.job
 
 -- name: lane_new
 -- A lane's first job has come.
-INSERT INTO lane (queue, key, running_limit, rate, per, sequence, weight, unfinished, running, starts)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0, 0, 0)
+INSERT INTO lane (queue, key, per, sequence, unfinished, running, starts) VALUES (?1, ?2, 1000, 0, 0, 0, 0)
 ON CONFLICT (queue, key) DO NOTHING
 
 -- name: lane_set
 -- How a lane is now.
 UPDATE lane SET
     running_limit = ?2, rate = ?3, per = ?4, sequence = ?5, unfinished = ?6, running = ?7, front = ?8, front_due = ?9,
-    turn = ?10, starts = ?11, forget_at = ?12, weight = ?13, served = ?14, round_at = ?15
+    turn = ?10, starts = ?11, forget_at = ?12, weight = ?13, served = ?14, round_at = ?15, rule = ?16, change = ?17
 WHERE seq = ?1
 
 -- name: lanes_delete
 -- Nothing is left to remember about lanes.
-DELETE FROM lane WHERE seq IN (SELECT value FROM json_each(?1))
+DELETE FROM lane WHERE rule IS NULL AND seq IN (SELECT value FROM json_each(?1))
+
+-- name: lanes_faded
+-- Nor about those, but for what an operator has set.
+UPDATE lane SET forget_at = NULL WHERE forget_at IS NOT NULL AND seq IN (SELECT value FROM json_each(?1))
 
 -- name: lane_starts_delete
 -- Nor about their starts.
@@ -155,9 +158,20 @@ DELETE FROM laned WHERE job IN (SELECT value FROM json_each(?1))
 -- name: lane_look
 -- A lane. (Most batches touch one: a list takes three times as long.)
 SELECT seq, running_limit, rate, per, sequence, unfinished, running, front, front_due, turn, starts, forget_at, weight,
-    served, round_at, queue, key
+    served, round_at, rule, change, queue, key
 FROM lane
 WHERE queue = ?1 AND key = ?2 /*lock*/
+
+-- name: lanes_page
+-- Lanes of a queue, by key.
+SELECT seq, running_limit, rate, per, sequence, unfinished, running, front, front_due, turn, starts, forget_at, weight,
+    served, round_at, rule, change, queue, key
+FROM lane
+WHERE queue = ?1 AND key > ?2 ORDER BY key LIMIT ?3
+
+-- name: lane_rules
+-- What operators have set for lanes.
+SELECT queue, key, rule FROM lane WHERE rule IS NOT NULL
 
 -- name: names
 -- The ids of jobs, by their rows.

@@ -1,20 +1,16 @@
 -- Putting, cancelling and deleting jobs, and what is written beside their rows.
 
--- name: blob_get
--- Fetch such a value.
-SELECT bytes FROM blob WHERE job = ?1 AND kind = ?2
-
 -- name: blob_delete
 -- Remove such a value.
 DELETE FROM blob WHERE job = ?1 AND kind = ?2
 
 -- name: unique_of
--- The unique key of a job.
-SELECT key FROM unique_key WHERE job = ?1
+-- The unique keys of jobs.
+SELECT job, key FROM unique_key WHERE job IN (SELECT value FROM json_each(?1))
 
 -- name: tags_of
--- The tags of a job.
-SELECT tag FROM tag WHERE job = ?1 ORDER BY tag
+-- The tags of jobs.
+SELECT job, tag FROM tag WHERE job IN (SELECT value FROM json_each(?1)) ORDER BY job, tag
 
 -- name: data_set
 -- Data that a job begins with, or gets from outside.
@@ -41,9 +37,9 @@ SELECT job, bytes FROM blob WHERE job IN (SELECT value FROM json_each(?1)) AND k
 SELECT key, job, until FROM unique_key WHERE key IN (SELECT value FROM json_each(?1/*text*/))
 
 -- name: unique_take
--- Give a unique key to a job.
+-- Give a unique key to a job, from the one that has it, if one does.
 INSERT INTO unique_key (key, job, until) VALUES (?1, ?2, ?3)
-ON CONFLICT (key) DO UPDATE SET job = excluded.job, until = excluded.until
+ON CONFLICT (key) DO UPDATE SET job = excluded.job, until = excluded.until WHERE unique_key.job = ?4
 
 -- name: tag_add
 -- Add a tag to a job, once.

@@ -22,7 +22,7 @@ SELECT count(*) FROM edge WHERE child = ?1 AND parent > 0
 
 -- name: waits_for
 -- Some of what a job waits for.
-SELECT job.id, job.state FROM edge JOIN job ON job.seq = edge.parent WHERE child = ?1 ORDER BY edge.seq LIMIT ?2
+SELECT job.id, job.state FROM edge JOIN job ON job.seq = edge.parent WHERE child = ?1 ORDER BY +edge.seq LIMIT ?2
 
 -- name: follower_put
 -- One job names another among those it comes after.
@@ -75,7 +75,7 @@ FROM edge
 JOIN culprit ON culprit.child = edge.child AND culprit.parent = edge.parent
 JOIN job ON job.seq = edge.parent
 WHERE edge.child = ?1
-ORDER BY edge.seq LIMIT 1
+ORDER BY +edge.seq LIMIT 1
 
 -- name: ended_note
 -- A job has ended: note it if another waits for it.
@@ -87,13 +87,21 @@ SELECT ?1, ?2, ?3, 0, seq FROM edge WHERE parent = ?1 ORDER BY seq DESC LIMIT 1
 UPDATE ended SET seen = ?2 WHERE seq = ?1
 
 -- name: relations_some
+-- How jobs come after others.
+SELECT job, if_failed, delay FROM relation WHERE job IN (SELECT value FROM json_each(?1))
+
+-- name: parents_some
 -- What jobs come after.
-SELECT job, parents, if_failed, delay FROM relation WHERE job IN (SELECT value FROM json_each(?1))
+SELECT job, parents FROM relation WHERE job IN (SELECT value FROM json_each(?1))
 
 -- name: relation_put
 -- Keep what a job comes after.
-INSERT INTO relation (job, parents, if_failed, delay) VALUES (?1, ?2, ?3, ?4)
+INSERT INTO relation (job, if_failed, delay, parents) VALUES (?1, ?2, ?3, ?4)
 ON CONFLICT (job) DO UPDATE SET parents = excluded.parents, delay = excluded.delay
+
+-- name: relation_delay
+-- How long a job waits from when the last one is met.
+UPDATE relation SET delay = ?2 WHERE job = ?1
 
 -- name: relation_delete
 -- The jobs are gone.
@@ -155,7 +163,7 @@ SELECT child, parent FROM culprit WHERE child IN (SELECT value FROM json_each(?1
 -- Why jobs have failed, and whether that was because of others.
 SELECT seq, error, EXISTS (SELECT 1 FROM culprit WHERE culprit.child = job.seq)
 FROM job
-WHERE seq IN (SELECT value FROM json_each(?1)) AND state = {FAILED}
+WHERE seq IN (SELECT value FROM json_each(?1)) AND +state = {FAILED}
 
 -- name: ended_some
 -- Whose dependents are to be looked at first?

@@ -18,7 +18,7 @@ UPDATE session SET seen = ?2, seen_at = ?3, memory = coalesce(?4, memory) WHERE 
 
 -- name: session_stop
 -- Ask the worker of a session to stop.
-UPDATE session SET stop = 1 WHERE id = ?1 AND closed IS NULL
+UPDATE session SET stop = 1 WHERE id = ?1 AND +closed IS NULL
 
 -- name: session_answer
 -- Record a request as answered, and the session as seen (unless these are null).
@@ -58,10 +58,10 @@ FROM holder CROSS JOIN session ON session.seq = holder.session
 
 -- name: held
 -- The first jobs that a session holds.
-SELECT seq, token, id, flags FROM job WHERE state = {RUNNING} AND session = ?1 ORDER BY seq LIMIT ?2 /*lock*/
+SELECT seq, token, id, flags FROM job WHERE state = {RUNNING} AND session = ?1 ORDER BY +seq LIMIT ?2 /*lock*/
 
 -- name: held_some
 -- Those of some jobs that a session holds.
 SELECT seq, token, id, flags FROM job
-WHERE seq IN (SELECT value FROM json_each(?1)) AND +session = ?2 AND state = {RUNNING}
+WHERE seq IN (SELECT value FROM json_each(?1)) AND +session = ?2 AND +state = {RUNNING}
 ORDER BY seq /*lock*/

@@ -15,16 +15,16 @@ UPDATE OR FAIL job SET
     state = {DONE}, result = NULL, started = coalesce(?4, started), finished = ?5, attempts = attempts + ?6,
     flags = flags & ~{OF_ONE_RUN}, error = NULL, failure = NULL, deferred_since = NULL
 WHERE seq IN (SELECT value FROM json_each(?1))
-    AND token = ?2 AND +session = ?3 AND state = {RUNNING} AND flags & ?7 = 0
+    AND token = ?2 AND +session = ?3 AND +state = {RUNNING} AND flags & ?7 = 0
 
 -- name: complete
 -- Mark a hand-out as completed by its task, if it still runs with this token.
 UPDATE job SET flags = flags | ?3, result = ?4
-WHERE seq = ?1 AND token = ?2 AND state = {RUNNING} AND flags & {COMPLETED} = 0
+WHERE seq = ?1 AND token = ?2 AND +state = {RUNNING} AND flags & {COMPLETED} = 0
 
 -- name: is_completed
 -- Is a hand-out marked so?
-SELECT 1 FROM job WHERE seq = ?1 AND token = ?2 AND state = {RUNNING} AND flags & {COMPLETED} <> 0
+SELECT 1 FROM job WHERE seq = ?1 AND token = ?2 AND +state = {RUNNING} AND flags & {COMPLETED} <> 0
 
 -- name: completed
 -- Settle as done what was marked so. Its result is there.
@@ -50,4 +50,4 @@ SELECT seq, data FROM job WHERE seq IN (SELECT value FROM json_each(?1))
 -- name: unspare
 -- Leases that were held ready have been started.
 UPDATE job SET flags = flags & ~{SPARE}
-WHERE seq IN (SELECT value FROM json_each(?1)) AND +session = ?2 AND state = {RUNNING}
+WHERE seq IN (SELECT value FROM json_each(?1)) AND +session = ?2 AND +state = {RUNNING}

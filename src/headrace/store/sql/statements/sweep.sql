@@ -5,7 +5,7 @@
 -- something.
 SELECT seq, flags, queue, created, due, started, finished, result IS NOT NULL OR flags & {LARGE_RESULT} != 0 AS returned, id, state FROM job
 WHERE state = ?1 AND state >= {DONE} AND finished < ?2 AND (finished, queue, seq) > (?4, ?5, ?6)
-ORDER BY finished, queue, seq LIMIT ?3
+ORDER BY finished, queue, seq LIMIT ?3 /*skip*/
 
 -- name: place_of_ended
 -- Where an ended job is in the order that retention goes by.

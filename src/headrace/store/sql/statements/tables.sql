@@ -14,7 +14,8 @@ CREATE TABLE job (
     priority INTEGER NOT NULL,
     due INTEGER NOT NULL,
     created INTEGER NOT NULL,
-    token INTEGER NOT NULL,          -- grows with every hand-out and take-away
+    token INTEGER NOT NULL CHECK (token < 281474976710655), -- grows with every hand-out and take-away: one that could not would
+                                     -- stop every take of its queue
     attempts INTEGER NOT NULL,
     crashes INTEGER NOT NULL,
     max_crashes INTEGER NOT NULL,
@@ -24,7 +25,8 @@ CREATE TABLE job (
                                      -- {RECURRING} schedule, {DROPPED} the result was dropped,
                                      -- {RESUMED} has waited for children, {MORE} more, {COMPLETED} completed by its task,
                                      -- {EXPIRES} expires, {BARRED} its task is blocked,
-                                     -- {UPDATED} its data was updated from outside while it runs
+                                     -- {UPDATED} its data was updated from outside while it runs,
+                                     -- {LATER} waits for its time, too, while it is blocked
     session INTEGER,                 -- the one that holds it, or held it last
     turn INTEGER,                    -- the number of the exchange that handed it out
     started INTEGER,
@@ -53,8 +55,11 @@ CREATE INDEX job_held ON job (session, queue) WHERE state = {RUNNING};
 CREATE INDEX job_finished ON job (state, finished, queue) WHERE state >= {DONE};
 -- What waits for other jobs, or for its turn.
 CREATE INDEX job_blocked ON job (queue) WHERE state = {BLOCKED};
--- Failures by group.
-CREATE INDEX job_failure ON job (failure, seq) WHERE state = {FAILED};
+-- Failures by group, the newest first. (A database might well walk along all jobs instead, as these are in the same order, and find none of
+-- a rare group: no other index has the order of `-seq`.)
+CREATE INDEX job_failure ON job (failure, (-seq)) WHERE state = {FAILED};
+-- All failures. (Only statements that say `seq > 0` use it: it must not tempt those that are made for another one.)
+CREATE INDEX job_failed ON job (seq) WHERE state = {FAILED} AND seq > 0;
 
 CREATE TABLE session (
     seq INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -199,14 +204,14 @@ CREATE TABLE recurring (
     schedule TEXT NOT NULL,
     tick INTEGER
 ) STRICT;
-CREATE INDEX recurring_schedule ON recurring (schedule, job);
+CREATE INDEX recurring_schedule ON recurring (schedule, (-job));  -- as that of failures by group
 
 -- What a job that comes after others was put with (flag {AFTER}).
 CREATE TABLE relation (
     job INTEGER PRIMARY KEY,
-    parents TEXT NOT NULL,           -- their ids, as a JSON array
     if_failed INTEGER NOT NULL,      -- {WAIT} wait, {FAIL} fail, {RUN} run
-    delay INTEGER                    -- to count from when the last one is met
+    delay INTEGER,                   -- to count from when the last one is met
+    parents TEXT NOT NULL            -- their ids, as a JSON array: last, as it may be long, and each of their ends reads the others
 ) STRICT;
 
 -- Which job still waits for which. A parent may be gone: then it is in `ended`. Parent 0: more parents are
@@ -217,7 +222,7 @@ CREATE TABLE edge (
     child INTEGER NOT NULL,
     if_failed INTEGER NOT NULL
 ) STRICT;
-CREATE INDEX edge_parent ON edge (parent);
+CREATE INDEX edge_parent ON edge (parent, seq);
 CREATE UNIQUE INDEX edge_child ON edge (child, parent);
 
 -- Which job names which among those it comes after: an ended parent is kept for its followers. Some that have ended may be left.
@@ -263,14 +268,14 @@ CREATE TABLE part (
 ) STRICT;
 CREATE INDEX part_batch ON part (batch, seq);
 
--- A lane that has unfinished jobs, or whose rate remembers some starts.
+-- A lane that has unfinished jobs, or whose rate remembers some starts, or for which an operator has set something.
 CREATE TABLE lane (
     seq INTEGER PRIMARY KEY,
     queue TEXT NOT NULL,
     key TEXT NOT NULL,
-    running_limit INTEGER,
+    running_limit INTEGER,           -- this, rate and per are what it goes by: what was set, or else what puts have said
     rate INTEGER,
-    per INTEGER NOT NULL,
+    per INTEGER NOT NULL CHECK (per > 0),
     sequence INTEGER NOT NULL,
     unfinished INTEGER NOT NULL,
     running INTEGER NOT NULL,
@@ -278,13 +283,16 @@ CREATE TABLE lane (
     front_due INTEGER,               -- when that one was due before the lane said when
     turn INTEGER,                    -- in a sequence: the job that the others wait for
     starts INTEGER NOT NULL,         -- how many there were; `lane_start` has the last ones
-    forget_at INTEGER,               -- when nothing needs to be remembered any more, if it has no unfinished jobs
+    forget_at INTEGER,               -- without unfinished jobs: when its rate has nothing to remember; null: it has nothing
     weight INTEGER NOT NULL DEFAULT 1, -- how many jobs of it are handed out in a round
     served INTEGER NOT NULL DEFAULT 0, -- how many of the present round have been
     round_at INTEGER NOT NULL DEFAULT 0, -- the due time of the first of these; or no earlier than which the next round is due
+    rule BLOB,                       -- JSON: what an operator has set, and the limit, rate and per that puts have said
+    change BLOB,                     -- JSON: how and when a put has last changed what it goes by
     UNIQUE (queue, key)
 ) STRICT;
 CREATE INDEX lane_idle ON lane (forget_at) WHERE forget_at IS NOT NULL;
+CREATE INDEX lane_ruled ON lane (seq) WHERE rule IS NOT NULL;
 
 -- The last `rate` starts of a lane.
 CREATE TABLE lane_start (
@@ -294,20 +302,21 @@ CREATE TABLE lane_start (
     PRIMARY KEY (lane, number)
 ) STRICT, WITHOUT ROWID;
 
--- The lane that a job was put into (flag {LANED}), and where it is in it.
+-- The lane that a job was put into (flag {LANED}), and where it is in it. What the put said of the lane: null says nothing, 0 is no
+-- limit, or no rate.
 CREATE TABLE laned (
     job INTEGER PRIMARY KEY,
     key TEXT NOT NULL,
     running_limit INTEGER,
     rate INTEGER,
-    per INTEGER NOT NULL,
+    per INTEGER NOT NULL CHECK (per > 0),
     sequence INTEGER NOT NULL,
     place INTEGER NOT NULL,          -- {ELSEWHERE} elsewhere, {IN_LINE} in the lane's own line, {RUNS} running, {IS_SCHEDULED} scheduled
     lane INTEGER,
     rank INTEGER NOT NULL,           -- in the line: its priority, negative; 0 in a sequence
     due INTEGER NOT NULL,            -- in the line, and while scheduled; 0 in a sequence
     start_within INTEGER,            -- handed out by a rate: how soon after its take it starts, or is given back
-    weight INTEGER NOT NULL DEFAULT 1
+    weight INTEGER
 ) STRICT;
 CREATE INDEX laned_place ON laned (lane, place, rank, due, job) WHERE lane IS NOT NULL;
 CREATE INDEX laned_due ON laned (due) WHERE place = {IS_SCHEDULED};

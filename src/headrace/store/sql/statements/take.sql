@@ -52,8 +52,8 @@ SELECT 1 FROM job WHERE state = {RUNNING} AND session = ?1 LIMIT 1
 
 -- name: stopping
 -- The jobs of a session that are to stop.
-SELECT job.seq FROM session JOIN job ON job.state = {RUNNING} AND job.session = session.seq
-WHERE session.id = ?1 AND job.flags & {CANCELLING} != 0
+SELECT seq FROM job
+WHERE state = {RUNNING} AND session = (SELECT seq FROM session WHERE id = ?1) AND flags & {CANCELLING} != 0
 
 -- name: ready_line
 -- The head of a queue's line, as far as rules decide about its jobs.

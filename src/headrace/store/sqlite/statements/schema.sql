@@ -1,5 +1,4 @@
--- Version 2 of the schema, beside tables.sql (migrate_1.sql brings a file of version 1 here; columns that it adds come last in
--- their tables).
+-- The schema of a file, beside tables.sql.
 
 -- The least seq that a new job may get, should that be more than one above the newest: written when the newest
 -- job is deleted, read by every put. (AUTOINCREMENT does the same, and writes a page more with every put.)

@@ -18,6 +18,9 @@ for _, name in ipairs(listening_to(queue)) do
     asleep[#asleep + 1] = name
   end
 end
+if act == 'limit' and has_subscribers() then
+  happened_to('', '\0\0\0\0', 1, 'set', 'max-concurrency:' .. queue .. ' ' .. (value == '' and 'default' or value), '')
+end
 even_when_full()
 if act == 'pause' then
   call('HSET', CONTROL, field, string.format('%.0f', now) .. ' ' .. value)
@@ -31,4 +34,5 @@ if act ~= 'pause' then
     wake(name, 16)
   end
 end
+publish_events()
 return 1

@@ -57,10 +57,10 @@ if reason then
 elseif waited and not waits then
   relations.release(job, more_of(job))
 elseif waits and not waited then
-  local due = lanes.own_due(job)
+  local due, was_due = lanes.own_due(job), not lanes.is_later(job)
   leave_state(job)
   job.due = due
-  wait_in_line(job)
+  wait_in_line(job, was_due)
   lanes.look_again(job)
 else
   change(job)

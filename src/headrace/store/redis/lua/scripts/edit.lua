@@ -23,7 +23,7 @@ return act_on(arguments(11), unless_full, function(job)
   if job.state > READY and job.state ~= BLOCKED then
     return false
   end
-  local due = moves and lanes.own_due(job)
+  local due, was_due = moves and lanes.own_due(job), not run_at and not delay and not lanes.is_later(job)
   if moves then
     leave_state(job)
     change_queue(job, queue)
@@ -51,7 +51,7 @@ return act_on(arguments(11), unless_full, function(job)
       more.delay = delay and relations.waits(job) and delay or nil
       keep_more(job, more)
     end
-    wait_in_line(job)
+    wait_in_line(job, was_due)
     lanes.look_again(job)
   end
   return true

@@ -61,7 +61,7 @@ check_type(SESSIONS, 'zset')
 check_type(EXPIRIES, 'zset')
 local stamp = string.format('%.0f', now)
 even_when_full() -- a worker makes room
-call('HSET', META, 'format', '2', 'sessions', number)
+call('HSET', META, 'format', FORMAT, 'sessions', number)
 call('ZADD', SESSIONS, number, id)
 call('ZADD', EXPIRIES, string.format('%.0f', steady + tonumber(ARGV[4])), id)
 call('HSET', session_key(id), 'number', number, 'name', ARGV[3], 'timeout', ARGV[4], 'info', ARGV[5],

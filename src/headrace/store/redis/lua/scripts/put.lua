@@ -6,7 +6,8 @@
 --          if UNIQUE: H key, d unique for (milliseconds; -1: not), B replace;
 --          if MORE: I msgpack, see plan.lua; if HAS_DATA: I data
 -- ARGV[3]  for each pair that needs a worker: H queue, H task
--- Answers  {now, clash, ...}: per job the id of the job that stands in its way, or '' when it is there now
+-- Answers  {now, {id of a job, how it has changed its lane, in words, ...}, clash, ...}: per job the id of the job that stands in its
+--          way, or '' when it is there now
 -- Fails    NOWORKERS, REFUSED, before anything is written
 --@include put commit
 batch = ARGV[2]
@@ -19,6 +20,7 @@ if special then
 end
 local answer = insert_all()
 table.insert(answer, 1, string.format('%.0f', now))
+table.insert(answer, 2, plan.lanes_changed)
 local worked = work_off()
 if plan.changed[1] or rewritten[1] or worked then
   commit(keep_arrivals())

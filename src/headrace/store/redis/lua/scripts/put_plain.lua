@@ -62,7 +62,7 @@ if fresh == 0 then
   return stamp
 end
 
-local values, filled = { 'format', '2', 'jobs', string.format('%.0f', arrival) }, {}
+local values, filled = { 'format', FORMAT, 'jobs', string.format('%.0f', arrival) }, {}
 for i = 3, #fields do
   local queue, before = fields[i]:sub(2), tonumber(meta[i] or 0) or 0
   if before + numbers[queue] > 0 then
