@@ -77,6 +77,19 @@ def test_revive_some_of_a_group_in_another_queue(app: Headrace, ask: Ask) -> Non
     assert [(job.queue, job.state) for job in app.jobs(queue="slow")] == [("slow", State.READY)]
 
 
+@pytest.mark.parametrize("page", [500, 2])
+@pytest.mark.parametrize("verb", ["revive", "requeue"])
+def test_a_limit_on_jobs_that_run_again_takes_the_oldest(
+    app: Headrace, ask: Ask, monkeypatch: pytest.MonkeyPatch, verb: str, page: int
+) -> None:
+    monkeypatch.setattr(act, "PAGE", page)
+    task = shop.fail.using(retries=0) if verb == "revive" else shop.half_way
+    jobs = [task.enqueue() for _ in range(5)]
+    app.worker().run_until_empty()
+    assert ask(verb, "--task", jobs[0].task, "--limit", "3", "--yes")[f"{verb}d"] == 3
+    assert [job.refresh().state is State.READY for job in jobs] == [True] * 3 + [False] * 2
+
+
 def test_requeue(app: Headrace, run: Run, ask: Ask) -> None:
     job, waiting = shop.add.enqueue(1), shop.add.using(queue="other").enqueue(2)
     app.worker(queues=["default"]).run_until_empty()

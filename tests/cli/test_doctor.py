@@ -6,12 +6,15 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from headrace import Headrace
 from headrace.cli import exits
 from headrace.ops import findings
-from headrace.records import SessionInfo, SessionSnapshot, State
+from headrace.records import Definition, NewJob, ScheduleRecord, SessionInfo, SessionSnapshot, State
+from headrace.store.facets import Schedules, facet
 from headrace.store.sqlite.store import SqliteStore
+from headrace.values.text import now_ms
 from processes import WorkerProcess, eventually
 
 from . import shop
@@ -110,6 +113,48 @@ def test_a_task_that_no_worker_knows(app: Headrace, ask: Ask, listener: Callable
     assert ask("doctor", code=exits.NOT_DONE)["problems"] == [
         "No live worker that listens to the queue 'default' knows the task 'cli.shop:add': start one whose app has it."
     ]
+
+
+def test_jobs_that_workers_put_off_because_they_do_not_know_the_task(
+    app: Headrace, ask: Ask, worker: WorkerProcess, listener: Callable[..., None]
+) -> None:
+    """Such a job is ready only until a worker takes it, which is at once."""
+    store = app.store
+    store.run(store.put([NewJob(id=str(number), task="shop:gone", body=b"{}") for number in range(3)]))
+    jobs = [app.job(str(number)) for number in range(3)]
+    eventually(lambda: all(job.refresh().snapshot.deferred_since for job in jobs), "all to be put off")
+    assert ask("doctor", code=exits.NOT_DONE)["problems"] == [
+        "No live worker that listens to the queue 'default' knows the task 'shop:gone', and 3 jobs of it are put off: "
+        "start one whose app has it."
+    ]
+    later = [NewJob(id=f"later {number}", task="shop:add", body=b"{}", delay=3_600_000) for number in range(1_500)]
+    store.run(store.put(later))
+    assert len(ask("doctor", code=exits.NOT_DONE)["problems"]) == 1, "behind newer ones that are scheduled, too"
+    listener("default", tasks=("shop:gone",))
+    assert ask("doctor")["problems"] == []
+
+
+@pytest.mark.parametrize("live", [False, True])
+def test_schedules_that_are_behind(app: Headrace, ask: Ask, listener: Callable[..., None], live: bool) -> None:
+    record = ScheduleRecord(
+        name="report", next=now_ms() - 52_400, definition=Definition(task="t", body=b"{}", rule="every hour")
+    )
+    schedules = facet(app.store, Schedules)
+    app.store.run(schedules.put_schedule(record, None))
+    if live:
+        listener("default")
+    reason = "the workers do not keep up. Start more" if live else "no live worker ticks. Start one"
+    (problem,) = ask("doctor", code=exits.NOT_DONE)["problems"]
+    assert problem.startswith("The schedule 'report' is behind, by 52 s: ")
+    assert problem.endswith(f": {reason}: headrace worker APP")
+    app.store.run(schedules.put_schedule(replace(record, name="sums", next=now_ms() - 99_000), None))
+    (problem,) = ask("doctor", code=exits.NOT_DONE)["problems"]
+    assert problem.startswith("2 schedules are behind, such as 'sums', by ")
+    for name in ("report", "sums"):
+        app.store.run(schedules.delete_schedule(name))
+    app.store.run(schedules.put_schedule(replace(record, next=now_ms() - 1_000), None))
+    app.store.run(schedules.put_schedule(replace(record, name="off", paused=True), None))
+    assert ask("doctor")["problems"] == []
 
 
 def test_a_ready_job_that_waits_for_long(

@@ -125,7 +125,10 @@ def test_out_of_a_wire_each_job_runs_once_wherever_a_drain_is_killed(wire: Headr
         runner.run_all()
     first = run(wire, native, "--json")
     document = json.loads(first.stdout)
-    assert first.exit_code == (exits.NOT_DONE if document["running"]["number"] else exits.OK), first.output
+    # A lease of a drain that was killed may run out just when this one has ended.
+    assert {each["why"] for each in document["left"]} <= {leasing.NOT_HANDED_OUT}
+    stays = document["running"]["number"] or document["left"]
+    assert first.exit_code == (exits.NOT_DONE if stays else exits.OK), first.output
     eventually(lambda: run(wire, native).exit_code == exits.OK, "a drain that leaves nothing")
     runner.run_all()
     assert sorted(runner.ran) == list(range(8))

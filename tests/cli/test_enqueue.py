@@ -85,7 +85,7 @@ def test_what_a_call_may_say_can_be_said_in_the_shell(app: Headrace, run: Run) -
     parent.cancel()
     assert job.refresh().state is State.READY
     last = app.job(run("enqueue", "add", "1", "--sequence", "{a}", *APP).stdout.strip())
-    assert last.snapshot.lane == Lane("1", limit=1, sequence=True)
+    assert last.snapshot.lane == Lane("1", sequence=True)
 
 
 def test_a_job_to_come_after_that_is_not_there_is_refused(app: Headrace, run: Run) -> None:

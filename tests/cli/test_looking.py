@@ -14,6 +14,7 @@ import pytest
 
 from headrace import Headrace
 from headrace.cli import exits
+from headrace.ops import look
 from headrace.records import NewJob
 from processes import WorkerProcess, environment, eventually
 
@@ -251,20 +252,34 @@ def test_failures(lived: Headrace, ask: Ask, run: Run) -> None:
     groups = ask("failures")["failures"]
     assert all(group["first_seen"] <= group["last_seen"] for group in groups)
     assert [sum(group["by_hour"]) for group in groups] == [group["count"] for group in groups]
-    assert run("failures").stdout.splitlines()[0] == "GROUP\tCOUNT\tFIRST\tLAST\tHOUR\t48H\tTASK"
-    assert [(group["group"], group["count"], group["task"]) for group in groups] == [
-        ("ValueError", 1, "cli.shop:fail"),
-        ("out of stock", 1, "cli.shop:give_up"),
+    assert run("failures").stdout.splitlines()[0] == "GROUP\tCOUNT\tFIRST\tLAST\tHOUR\t48H\tTASKS"
+    assert [(group["group"], group["count"], group["tasks"]) for group in groups] == [
+        ("ValueError", 1, ["cli.shop:fail"]),
+        ("out of stock", 1, ["cli.shop:give_up"]),
     ]
     assert all(group["newest"] for group in groups)
     assert [group["group"] for group in ask("failures", "--limit", "1")["failures"]] == ["ValueError"]
     (only,) = ask("failures", "--task", "cli.shop:give_up")["failures"]
     assert (only["first_seen"], only["by_hour"]) == (None, None)
-    assert (only["group"], only["count"], only["task"]) == ("out of stock", 1, "cli.shop:give_up")
+    assert (only["group"], only["count"], only["tasks"]) == ("out of stock", 1, ["cli.shop:give_up"])
     assert ask("failures", "ValueError")["jobs"][0]["task"] == "cli.shop:fail"
     assert "cli.shop:give_up" in run("failures", "out of stock").stdout
     result = run("failures", "nothing")
     assert (result.exit_code, result.stderr) == (exits.NOT_DONE, "No failed jobs in the group 'nothing'.\n")
+
+
+def test_a_group_of_failures_names_its_tasks_and_says_if_there_may_be_others(
+    app: Headrace, ask: Ask, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for task in ("fail", "flaky", "fail"):
+        app.tasks[f"cli.shop:{task}"].using(retries=0).enqueue()
+    app.worker().run_until_empty()
+    (group,) = ask("failures")["failures"]
+    assert (group["count"], group["tasks"], group["looked_at"]) == (3, ["cli.shop:fail", "cli.shop:flaky"], 3)
+    assert run("failures").stdout.splitlines()[1].endswith("\tcli.shop:fail, cli.shop:flaky")
+    assert ask("failures", "--queue", "default")["failures"][0]["tasks"] == group["tasks"]
+    monkeypatch.setattr(look, "PAGE", 2)
+    assert run("failures").stdout.splitlines()[1].endswith("\tcli.shop:fail, cli.shop:flaky, …")
 
 
 @pytest.mark.parametrize("command", ["jobs", "queues", "workers", "failures", "doctor", "health", "purge"])

@@ -10,6 +10,7 @@ import pytest
 from headrace import Headrace
 from headrace.cli import exits
 from headrace.errors import SchemaTooNew
+from headrace.store.redis.layout import FORMAT
 from headrace.store.redis.store import RedisStore
 from headrace.store.sqlite.opening import SCHEMA_VERSION
 from store.redis import servers
@@ -18,7 +19,8 @@ from . import shop
 from .conftest import Run, alone
 
 COMMANDS = (
-    "queues", "queues pause mail", "queues limit mail 3", "jobs", "jobs --state done", "jobs --tag blue",
+    "queues", "queues pause mail", "queues limit mail 3", "lanes limit mail k 3", "jobs",
+    "jobs --state done", "jobs --tag blue",
     "jobs --worker w", "job ID", "why ID", "peek default", "events --json", "top --once", "top --plain", "workers",
     "failures", "stats", "tags", "schedules", "settings", "settings jobs-history 1d", "doctor", "health",
     "cancel ID", "delete ID", "revive ID", "edit ID --priority 5", "take-back ID", "requeue ID",
@@ -36,9 +38,9 @@ def upgrade(app: Headrace) -> str:
     """Make the store one of the next format; answers with what users are told then."""
     store = app.store
     if isinstance(store, RedisStore):
-        store.driver.command("HSET", store.keys.known[1], "format", "3")
+        store.driver.command("HSET", store.keys.known[1], "format", str(FORMAT + 1))
         return (
-            f"{store.keys.prefix}* was written in format 3; this version of headrace knows format 2. "
+            f"{store.keys.prefix}* was written in format {FORMAT + 1}; this version of headrace knows format {FORMAT}. "
             "Use a newer headrace."
         )
     app.close()

@@ -8,6 +8,7 @@ import pytest
 
 from headrace import Headrace
 from headrace.cli import exits
+from headrace.records import SessionInfo
 from store.redis import servers
 
 from . import shop
@@ -63,3 +64,22 @@ def test_an_app_that_is_named_goes_before_that_of_the_environment(
     arguments = [*named, "pause", "mail"] if place == "before" else ["pause", "mail", *named]
     assert run("queues", *arguments, store=None).exit_code == exits.OK
     assert [control.queue for control in app.store.run(app.store.controls())] == ["mail"]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("arguments", [("pause", "mial"), ("limit", "mial", "3")])
+def test_a_queue_that_was_never_seen_is_said_to_be_so(app: Headrace, run: Run, arguments: tuple[str, ...]) -> None:
+    """It is done all the same: an operator may pause a queue before its first use."""
+    shop.send.enqueue("ada")
+    result = run("queues", *arguments)
+    assert result.exit_code == exits.OK
+    assert result.stderr == "No job, worker or task here has a queue named mial yet. Did you mean mail?\n"
+    assert [control.queue for control in app.store.run(app.store.controls())] == ["mial"]  # type: ignore[attr-defined]
+    assert run("queues", *arguments).stderr == "", "it is known since"
+    for known in ("mail", "~mail"):
+        assert run("queues", arguments[0], known, *arguments[2:]).stderr == ""
+
+
+def test_a_queue_that_a_worker_listens_to_is_known(app: Headrace, run: Run) -> None:
+    app.store.run(app.store.open(SessionInfo(id="s", name="w", queues=("www-*",))))
+    assert run("queues", "pause", "www-7").stderr == ""
+    assert "a queue named www yet." in run("queues", "pause", "www").stderr

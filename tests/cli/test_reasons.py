@@ -201,6 +201,29 @@ def test_its_lane_has_started_as_many_as_the_rate_allows(app: Headrace, why: Say
     assert sentence.startswith("the lane 'api' starts at most 1 job within 60 min, the next at *;")
 
 
+def test_why_says_who_has_set_the_rules_of_a_lane(
+    app: Headrace, why: Say, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADRACE_OPERATOR", "ops@desk")
+    first = shop.add.using(lane="api", limit=4).enqueue(1)
+    changing = shop.add.using(lane="api", limit=1).enqueue(2)
+    assert listen(app, take=5) == [first.id]
+    assert why(changing.id) == (
+        "limit",
+        f"the lane 'api' runs at most 1 job at once (changed by job {changing.id} at *: limit 4 to 1), and these run: "
+        f"{first.id}; it is next.",
+    )
+    run("lanes", "rate", "default", "api", "1/hour")
+    assert " (set by " not in why(changing.id)[1]
+    run("lanes", "limit", "default", "api", "1")
+    assert "at most 1 job at once (set by ops@desk at *), and these run" in why(changing.id)[1]
+    paced = shop.add.using(lane="paced")
+    started, waits = paced.enqueue(3), paced.enqueue(4)
+    run("lanes", "rate", "default", "paced", "1/hour")
+    assert listen(app, "host-2", take=5) == [started.id]
+    assert "at most 1 job within 60 min (set by ops@desk at *); its turn is at *" in why(waits.id)[1]
+
+
 def test_another_of_its_lane_stands_in_line(app: Headrace, why: Say) -> None:
     lane = shop.add.using(lane="tenant")
     first, job = lane.enqueue(1), lane.enqueue(2)

@@ -10,7 +10,17 @@ import pytest
 
 from headrace import Headrace
 from headrace.ops.why import explain
-from headrace.records import Counts, SessionInfo, SessionSnapshot, Snapshot, State
+from headrace.records import (
+    Counts,
+    Kind,
+    NewJob,
+    Outcome,
+    SessionInfo,
+    SessionSnapshot,
+    Snapshot,
+    State,
+    Take,
+)
 from headrace.values.codec import ErrorText, encode_error
 
 from . import shop
@@ -127,3 +137,20 @@ def test_the_command(app: Headrace, run: Run, ask: Callable[..., Any]) -> None:
     sentence = "no live worker listens to the queue 'default'. Start one: headrace worker APP --queues default"
     assert run("why", job.id).output == f"ready: {sentence}\n"
     assert ask("why", job.id) == {"id": job.id, "state": "ready", "reason": "no worker", "sentence": sentence}
+
+
+@pytest.mark.parametrize("place", ["task", "group", "id", "queue", "error"])
+def test_a_name_begins_no_line_of_its_own(app: Headrace, run: Run, place: str) -> None:
+    """A store is written by others, too."""
+    names = {"task": "t", "id": "f" * 32, "queue": "q"}
+    evil = "x\nready: all is well\r\x85\u2028"
+    names |= {place: evil} if place in names else {}
+    store = app.store
+    store.run(store.put([NewJob(**names, body=b"{}")]))
+    store.run(store.open(SessionInfo(id="s", name="s", timeout=60_000, tasks=("other",), queues=(names["queue"],))))
+    if place in ("group", "error"):
+        (lease,) = store.run(store.exchange("s", 1, (), Take(("q",), 1))).leases
+        error = encode_error(ErrorText(evil if place == "error" else "E", "no"))
+        failed = Outcome(ref=lease.ref, token=lease.token, id=lease.id, kind=Kind.FAILED, group=evil, error=error)
+        store.run(store.exchange("s", 2, [failed], None))
+    assert len(run("why", names["id"]).output.splitlines()) == 1

@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from headrace import Headrace, State
 from headrace.cli import exits
 from processes import WorkerProcess, eventually, worker_process
+from store.redis.servers import Server
 
 from . import shop
 
@@ -82,6 +84,15 @@ def test_an_app_that_cannot_be_imported(content: str, path: str, message: str, t
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.parametrize("line", ['json.loads("{")', "msgspec.json.decode(b'{')", 'import_module("nonesuch")'])
+def test_a_failed_import_is_reported_with_the_users_line(line: str, tmp_path: Path, headrace: Shell) -> None:
+    """Not with the line of a library that it called."""
+    (tmp_path / "bad_app.py").write_text("import own_module\n")
+    own = tmp_path / "own_module.py"
+    own.write_text(f"import json, msgspec\nfrom importlib import import_module\n\n{line}\n")
+    assert f"(in {own}, line 4)" in headrace("worker", "bad_app:app").stderr
+
+
 def test_a_mistake_in_an_option_is_reported_with_its_place(tmp_path: Path, headrace: Shell) -> None:
     file = tmp_path / "bad_app.py"
     file.write_text("from headrace import Headrace\napp = Headrace(retries=-1)\n")
@@ -106,6 +117,16 @@ app.enqueue_many([plain.call(), isolated.call()])
     warnings = [line for line in result.stderr.splitlines() if "enqueues a job" in line]
     assert len(warnings) == 1, result.stderr
     assert f"importing eager_app:app enqueues a job ({file}, line 7): each process that imports it" in warnings[0]
+
+
+def test_a_worker_whose_user_lacks_a_right_ends(headrace: Shell) -> None:
+    """It said so every second, for ever."""
+    with closing(Server(tcp=True)) as server:
+        server.command("ACL", "SETUSER", "weak", "reset", "on", ">w", "~*", "&*", "+@all", "-zadd")
+        result = headrace("worker", "cli.shop:app", "--store", f"redis://weak:w@127.0.0.1:{server.port}/0")
+    assert result.returncode == exits.STORE
+    assert "may not run ZADD" in result.stderr.splitlines()[-1]
+    assert "Traceback" not in result.stderr
 
 
 def test_no_app(headrace: Shell) -> None:

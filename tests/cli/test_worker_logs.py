@@ -14,8 +14,8 @@ import pytest
 from processes import environment
 
 SHOP = """
-import logging
-from headrace import Headrace
+import logging, os
+from headrace import Headrace, Retry, Snooze, current
 {set_up}
 app = Headrace("sqlite:///{folder}/jobs.db")
 
@@ -31,6 +31,24 @@ def refund(card: str) -> None:
 @app.task(isolate=True)
 def audit() -> None:
     raise LookupError("gone")
+
+@app.task
+def again() -> None:
+    if current().attempt == 1:
+        raise Retry("not yet", delay=0)
+
+@app.task
+def nap() -> None:
+    if not current().data:
+        raise Snooze(0, data="rested")
+
+@app.task(max_crashes=2)
+def crash() -> None:
+    os._exit(9)
+
+@app.task(max_crashes=1)
+def crash_once() -> None:
+    os._exit(9)
 """
 
 Work = Callable[..., str]
@@ -89,6 +107,25 @@ def test_json_lines_have_an_event_and_what_was_given_as_extra(work: Work) -> Non
     refunded = [json.loads(line) for line in work("", 'refund.enqueue("visa")', "--log-json").splitlines()]
     (failed,) = [line for line in refunded if line.get("event") == "job_failed"]
     assert "in refund" in failed["traceback"]
+
+
+@pytest.mark.parametrize(
+    ("call", "events"),
+    [
+        ("again.enqueue()", ["retry_asked"]),
+        ("nap.enqueue()", ["job_snoozed"]),
+        ("audit.enqueue()", ["job_failed"]),
+        ("crash.enqueue()", ["job_crashed", "job_crashed", "job_failed"]),
+        ("crash_once.enqueue()", ["job_crashed", "job_failed"]),
+    ],
+)
+def test_json_lines_about_a_job_name_it(work: Work, call: str, events: list[str]) -> None:
+    lines = [json.loads(line) for line in work("", call, "--log-json").splitlines()]
+    of_job = [line for line in lines if line.get("event") in {*events, "attempt_failed", "job_failed", "job_crashed"}]
+    assert [line["event"] for line in of_job] == events
+    task = f"shop:{call.partition('.')[0]}"
+    assert {(line["task"], len(line["job_id"])) for line in of_job} == {(task, 32)}
+    assert ["traceback" in line for line in of_job] == [call == "audit.enqueue()"] * len(events)
 
 
 @pytest.mark.parametrize(

@@ -73,6 +73,8 @@ def fill(store: Store) -> None:
     store.run(store.put_schedule(ScheduleRecord(name="nightly", definition=definition, next=2**40), None))
     store.run(store.pause("steps", "me"))
     store.run(store.limit("default", 7))
+    store.run(store.set_lane("steps", "lane", limit=3, rate=0, by="me"))
+    store.run(store.set_lane("idle", "lane", rate=3, per=60_000))
     store.run(store.block("broken", "It is.", "me"))
     store.run(store.set_settings({"max-job-history": 33}))
 
@@ -115,6 +117,11 @@ def test_everything_arrives_as_it_was(make: Make, source: str, target: str) -> N
     assert (schedule.name, schedule.next, schedule.definition.rule) == ("nightly", 2**40, "every 1 hour")
     controls = {control.queue: control for control in there.store.run(there.store.controls())}
     assert (controls["steps"].paused_by, controls["default"].limit) == ("me", 7)
+    rules = there.store.run(there.store.lane_rules())
+    assert [(queue, key, rule.limit, rule.rate, rule.per, rule.by) for queue, key, rule in rules] == [
+        ("idle", "lane", None, 3, 60_000, ""),
+        ("steps", "lane", 3, 0, 1_000, "me"),
+    ]
     assert there.store.run(there.store.settings()) == {"max-job-history": 33}
     (block,) = there.store.run(there.store.blocks())
     assert (block.task, block.reason, block.by) == ("broken", "It is.", "me")
@@ -254,3 +261,37 @@ def test_a_dialect_is_refused() -> None:
     with pytest.raises(Unsupported, match=r"is no native store.*'headrace drain'"):
         copy.save(app, io.BytesIO())
     app.close()
+
+
+@pytest.mark.server
+def test_a_copy_into_postgres_costs_few_statements_however_many_jobs(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job costs rows, not statements of its own; and a step of many jobs one commit or two."""
+    from headrace.store.postgres.wire import Wire
+
+    here, there = make("sqlite"), make("postgres")
+    put(here.store, *(f"job {number}" for number in range(1_200)))
+    here.store.run(here.store.cancel([f"job {number}" for number in range(600)]))
+    file = saved(here)
+    sent: list[str] = []
+    run = Wire.run
+
+    def counted(self: Wire, statements: Any, **options: Any) -> Any:
+        sent.extend(text for text, _ in statements)
+        return run(self, statements, **options)
+
+    monkeypatch.setattr(Wire, "run", counted)
+    assert copy.load(there, file).jobs == 1_200
+    assert len(sent) < 150
+    assert sum(text == "COMMIT" for text in sent) < 10
+
+
+def test_large_jobs_come_in_smaller_steps(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(copy, "BYTES_AT_ONCE", 3_000)
+    here, there = make("sqlite"), make("sqlite")
+    put(here.store, *(f"job {number}" for number in range(20)))
+    steps: list[int] = []
+    copy.load(there, saved(here), steps.append)
+    assert sum(steps) == 20
+    assert 1 < len(steps) < 20

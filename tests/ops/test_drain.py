@@ -14,15 +14,16 @@ import pytest
 from conformance import dialects
 from conformance.helpers import Worker, put
 from headrace import Headrace, crashpoints
+from headrace.dialects.bedrock import Client, find
 from headrace.errors import ConfigurationError
-from headrace.ops import audit
+from headrace.ops import audit, leasing
 from headrace.ops import drain as ops
 from headrace.ops.carrier import Left, Names
 from headrace.ops.families import WAITING
 from headrace.ops.holds import Held, held_at
 from headrace.records import Charge, Definition, Filter, IfFailed, Kind, Lane, ScheduleRecord, Snapshot, State
 from headrace.store.contract import Store
-from headrace.store.facets import PARKED
+from headrace.store.facets import PARKED, Tags, facet
 from headrace.store.paging import pages
 from headrace.values.clock import SystemClock
 from store.postgres import servers as postgres
@@ -49,8 +50,9 @@ def make(tmp_path: Path) -> Iterator[Make]:
 
     def app_at(kind: str) -> Headrace:
         if kind in ("qless", "gearmonkey", "workkit", "hworker", "bedrock"):
-            store = getattr(dialects, kind)(tmp_path, SystemClock())
-            store = getattr(store, "_store", store) if kind != "bedrock" else store
+            translated = getattr(dialects, kind)(tmp_path, SystemClock())
+            closing.callback(translated.close)
+            store = getattr(translated, "_store", translated)
             app = Headrace(store.url)
             app.use_store(store)
         else:
@@ -64,9 +66,10 @@ def make(tmp_path: Path) -> Iterator[Make]:
 
         return app
 
-    yield app_at
-    for app in made:
-        app.close()
+    with contextlib.ExitStack() as closing:
+        yield app_at
+        for app in made:
+            app.close()
 
 
 def waiting(store: Store) -> dict[str, State]:
@@ -92,6 +95,7 @@ def test_native_stores(make: Make, source: str, target: str) -> None:
     worker = Worker(store, SystemClock(), "v", "busy")
     worker.take_one()
     put(store, "tied", after=("running",))
+    store.run(facet(store, Tags).track(["b", "later", "child", "s2"]))
     before = {job.id: job for job in store.run(store.find(Filter(limit=100))).jobs}
     drained = ops.drain(here, there)
     assert (drained.jobs, drained.left) == (8, [Left(TIED, 1, "job tied")])
@@ -100,7 +104,19 @@ def test_native_stores(make: Make, source: str, target: str) -> None:
     assert set(moved) == set(before) - {"tied", "running"}
     for job_id, job in moved.items():
         old = before[job_id]
-        for name in ("task", "body", "queue", "priority", "options", "data", "tags", "lane", "unique_key", "after"):
+        for name in (
+            "task",
+            "body",
+            "queue",
+            "priority",
+            "options",
+            "data",
+            "tags",
+            "lane",
+            "unique_key",
+            "after",
+            "tracked",
+        ):
             assert getattr(job, name) == getattr(old, name), (job_id, name)
         assert (job.attempts, job.error, job.if_failed) == (old.attempts, old.error, old.if_failed)
         assert job.due == old.due or job.lane or job.state is State.BLOCKED, job_id
@@ -337,6 +353,99 @@ def test_from_a_wire_into_another_what_the_wires_themselves_say_does_not_matter(
     assert (plan.jobs, plan.left) == (1, [])
     drained = ops.drain(here, there)
     assert (drained.jobs, drained.left) == (1, [])
+
+
+def both(here: Headrace, there: Headrace) -> tuple[int, dict[str, int]]:
+    """What a drain has done, which is what its dry run has said."""
+    plan = ops.plan(here, there)
+    drained = ops.drain(here, there)
+    said, done = ((found.jobs, {left.why: left.number for left in found.left}) for found in (plan, drained))
+    assert said == done
+    return done
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("target", ["sqlite", "bedrock"])
+def test_sequences_stay_in_order_out_of_bedrock(make: Make, target: str) -> None:
+    here, there = make("bedrock"), make(target)
+    add = here.tasks["sums:add"]
+    for number in range(5):
+        for options in ({"sequence": "a"}, {"sequence": "b", "test": True}, {}):
+            add.using(**options).enqueue(number)
+    add.using(sequence="later", run_after=3600).enqueue(0)
+    add.using(sequence="later").enqueue(1)
+    assert both(here, there) == (17, {})
+    assert waiting(here.store) == {}
+    jobs = [job for page in pages(there.store, Filter(states=WAITING, limit=100)) for job in page]
+    states = Counter((job.queue, job.state) for job in jobs)
+    assert states == {
+        ("default", State.READY): 6,
+        ("default", State.BLOCKED): 5,
+        ("default", State.SCHEDULED): 1,
+        ("~default", State.READY): 1,
+        ("~default", State.BLOCKED): 4,
+    }
+    if target == "sqlite":
+        assert Counter((job.queue, job.lane) for job in jobs) == {
+            ("default", None): 5,
+            ("default", Lane("a", sequence=True)): 5,
+            ("default", Lane("later", sequence=True)): 2,
+            ("~default", Lane("b", sequence=True)): 5,
+        }
+    worker = Worker(there.store, SystemClock(), "w", "~default", tasks=("sums:add",))
+    ran = [json.loads(worker.run_one().body)["a"] for _ in range(5)]
+    assert ran == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.server
+def test_a_sequence_stays_where_the_target_has_none(make: Make) -> None:
+    here, there = make("bedrock"), make("hworker")
+    for options in ({"sequence": "a"}, {"sequence": "a"}, {"sequence": "a"}, {}):
+        here.tasks["sums:add"].using(**options).enqueue(1)
+    moved, left = both(here, there)
+    ((why, first), (behind, others)) = sorted(left.items(), key=lambda one: one[1])
+    assert (moved, first, "lane" in why, others, behind) == (1, 1, True, 2, leasing.BEHIND)
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("target", ["sqlite", "qless"])
+def test_parents_and_children_stay_in_bedrock_and_a_dry_run_says_so(make: Make, target: str) -> None:
+    here, there = make("bedrock"), make(target)
+    client: Client = here.store.client  # type: ignore[attr-defined]
+
+    def family(name: str, *children: dict[str, Any], **options: Any) -> None:
+        parent = client.create_job(f"{name}/sums:add", {"a": 1}, retry_after="+1 HOUR", **options)
+        assert client.get_job(f"{name}/sums:add")["jobID"] == parent
+        for child in children:
+            client.create_job(f"{name}-child/sums:add", {"a": 2}, parent_id=parent, **child)
+        client.finish_job(parent)
+
+    family("waits", {}, {"first_run": "2099-01-01"}, sequential_key="s")
+    client.create_job("waits/sums:add", {"a": 3}, sequential_key="s")
+    family("goes-on", {}, sequential_key="t")
+    client.finish_job(client.get_job("goes-on-child/sums:add")["jobID"])
+    client.create_job("goes-on/sums:add", {"a": 4}, sequential_key="t")
+    client.create_job("runs/sums:add", {"a": 5}, sequential_key="u", retry_after="+1 HOUR")
+    client.create_job("runs/sums:add", {"a": 6}, sequential_key="u", retry_after="+1 HOUR")
+    assert client.get_job("runs/sums:add")["data"]["a"] == 5
+    client.create_job("sums:add", {"a": 7})
+    moved, left = both(here, there)
+    assert (moved, left) == (1, {find.CHILD: 2, find.PARENT: 2, find.BEHIND: 3})
+    assert len(waiting(there.store)) == 1
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("target", ["workkit", "hworker", "bedrock"])
+def test_a_job_whose_id_was_chosen_stays_where_the_target_makes_its_own(make: Make, target: str) -> None:
+    here, there = make("sqlite"), make(target)
+    add = here.tasks["sums:add"]
+    add.using(id="order:7").enqueue(1)
+    add.enqueue(2)
+    moved, left = both(here, there)
+    ((why, number),) = left.items()
+    assert (moved, number, "chosen ids" in why) == (1, 1, True)
+    assert list(waiting(here.store)) == ["order:7"]
+    assert "jobs have other ids there" in ops.plan(here, there).warnings[0]
 
 
 @pytest.mark.server

@@ -24,6 +24,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "job": ("jobs", "Show all there is to know about a job."),
         "why": ("why", "Say why a job is not running, or what became of it."),
         "queues": ("queues", "Count the jobs of each queue; pause, resume and limit queues."),
+        "lanes": ("lanes", "List lanes; set their limits and rates."),
         "peek": ("queues", "Show what stands in line in a queue."),
         "events": ("events", "Tell what happens to jobs, as it happens."),
         "top": ("top", "Watch queues, running jobs and failures live."),
@@ -57,7 +58,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "audit": ("audit", "Show what operators have done, the newest first."),
         "doctor": ("doctor", "Examine the store and say what is wrong."),
         "copy": ("copy", "Copy a store into a file, a file into a store, or one store into another."),
-        "migrate": ("migrate", "Bring a store to the format of this version."),
+        "migrate": ("migrate", "Create a store, or print the SQL that does."),
         "health": ("doctor", "For container health checks: is a worker of this host alive?"),
     },
     "Dialects": {

@@ -73,7 +73,7 @@ def revive_command(to: str | None, **given: Any) -> None:
     They start anew, with their attempts and crashes at zero. They run now, also those that were cancelled before the
     time that they were scheduled for. With filters: all failed jobs that fit (cancelled ones with --state cancelled),
     after a question. Jobs that failed because of another job come back with that one; to revive them without it:
-    --group dependency. A job is refused if another one has its unique key.
+    --group dependency. A job is refused if another one has its unique key. --limit takes the oldest.
 
     \b
     Examples:
@@ -90,7 +90,8 @@ def requeue_command(to: str | None, **given: Any) -> None:
     """Run jobs again that are done.
 
     They start anew, and what they returned is forgotten. Jobs that came after them have run, and stay as they are. With
-    filters: all done jobs that fit, after a question. A job is refused if another one has its unique key.
+    filters: all done jobs that fit, after a question. A job is refused if another one has its unique key. --limit takes
+    the oldest.
 
     \b
     Examples:

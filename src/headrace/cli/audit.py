@@ -17,8 +17,8 @@ from headrace.ops.audit import trail
 def audit_command(asked: Asked, limit: int, before: str | None) -> None:
     """Show what operators have done, the newest first.
 
-    Every command that acts leaves a line: who, what, and about which jobs, queue, schedule or setting. The last 10,000
-    are kept. Who it was is $HEADRACE_OPERATOR, or the user and the machine.
+    Every command that acts leaves a line: who, what, about which jobs, queue, schedule or setting, and what changed
+    from what to what. The last 10,000 are kept. Who it was is --by, $HEADRACE_OPERATOR, or the user and the machine.
 
     \b
     Example:

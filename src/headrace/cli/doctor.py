@@ -28,8 +28,8 @@ def doctor_command(asked: Asked, repair: bool, orphan_after: int | None, alone: 
 
     What it promises, how big it is, who works on it. Exit code 1 when something needs attention: workers that are dead
     or silent, queues that no worker listens to, tasks that no worker knows, jobs that wait for failed ones or for more
-    than a minute, a disk or server that is nearly full, clocks that differ, damaged jobs, and what a server's settings
-    put at risk.
+    than a minute, schedules that are behind, a disk or server that is nearly full, clocks that differ, damaged jobs,
+    and what a server's settings put at risk.
 
     \b
     Examples:

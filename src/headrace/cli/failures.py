@@ -30,8 +30,8 @@ def failures_command(group: str | None, asked: Asked, queue: str | None, task: s
     """Count failed jobs by what went wrong.
 
     A group is the kind of exception, or what the task said with Fail(group). FIRST and LAST are when a job failed so,
-    HOUR and 48H are how many did in this hour and in the last 48, with those that are no longer kept. TASK is that of
-    its job that was put last. With GROUP: list its jobs, newest first.
+    HOUR and 48H are how many did in this hour and in the last 48, with those that are no longer kept. TASKS are those
+    of its newest 500 jobs; … stands for older ones. With GROUP: list its jobs, newest first.
 
     \b
     Examples:
@@ -61,7 +61,7 @@ def _show_groups(groups: list[FailureGroup], as_json: bool) -> None:
     elif not groups:
         click.echo("No failed jobs.")
     else:
-        headings = ("group", "count", "first", "last", "hour", "48h", "task")
+        headings = ("group", "count", "first", "last", "hour", "48h", "tasks")
         show_table(headings, [*map(_row, groups)], whole="count first last hour 48h", numbers="count hour 48h")
 
 
@@ -72,4 +72,5 @@ def _row(group: FailureGroup) -> tuple[str, ...]:
     )
     hours = group.by_hour
     lately = ("", "") if hours is None else (f"{hours[-1]:,}", f"{sum(hours):,}")
-    return group.group, f"{group.count:,}", first, last, *lately, group.task or ""
+    older = ["…"] if group.tasks and group.looked_at < group.count else []
+    return group.group, f"{group.count:,}", first, last, *lately, ", ".join([*group.tasks, *older])

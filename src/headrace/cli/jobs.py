@@ -55,12 +55,14 @@ def jobs_command(
     if asked.as_json:
         show_json({"jobs": [job_document(job) for job in page.jobs], "cursor": page.cursor})
         return
-    if not page.jobs:
+    cut_short = page.cursor is not None and len(page.jobs) < limit
+    if page.jobs:
+        show_jobs(page.jobs)
+    elif not cut_short:
         click.echo("No jobs." if selection == Selection(wanted=Filter(limit=limit)) else "No such jobs.")
-        return
-    show_jobs(page.jobs)
     if page.cursor is not None:
-        console(error=True).print(f"There are more: add --cursor {page.cursor}", style="dim", markup=False)
+        more = "The search was cut short among the newest jobs. To look further" if cut_short else "There are more"
+        console(error=True).print(f"{more}: add --cursor {page.cursor}", style="dim", markup=False)
 
 
 def show_jobs(jobs: list[Snapshot]) -> None:
@@ -209,6 +211,15 @@ def _expiry(expires: Expiry, now: int) -> str:
 def _lane(lane: Lane) -> str:
     if lane.sequence:
         return f"{lane.key}, in sequence"
-    limit = "" if lane.limit is None else f", at most {lane.limit} at once"
-    weight = "" if lane.weight == 1 else f", weight {lane.weight}"
-    return lane.key + limit + ("" if lane.rate is None else f", {lane.rate} per {length(lane.per)}") + weight
+    return ", ".join((lane.key, *lane_rules(lane.limit, lane.rate, lane.per, lane.weight)))
+
+
+def lane_rules(limit: int | None, rate: int | None, per: int, weight: int | None) -> list[str]:
+    """The rules of a lane, or what a call says of them, in words.
+
+    >>> lane_rules(2, 0, 1_000, 1)
+    ['at most 2 at once', 'no rate']
+    """
+    words = [] if limit is None else [f"at most {limit:,} at once" if limit else "no limit"]
+    words += [] if rate is None else [f"{rate:,} per {length(per)}" if rate else "no rate"]
+    return words + ([] if weight in (None, 1) else [f"weight {weight}"])

@@ -111,7 +111,7 @@ class Asked(NamedTuple):
                 f"There is no store at {path.absolute()}: nothing has been enqueued there yet, or it is somewhere "
                 "else. Say where with --store, $HEADRACE_STORE or --app."
             )
-        return _at_store(named if with_tasks and named is not None else bare, bare.url)
+        return _at_store(named if with_tasks and named is not None else bare, bare.url, create=False)
 
 
 def common_options(command: F) -> F:
@@ -230,10 +230,10 @@ def required_app(app_path: str | None, store: str | None) -> AbstractContextMana
 
 
 @contextmanager
-def _at_store(app: Headrace, url: str) -> Iterator[Headrace]:
+def _at_store(app: Headrace, url: str, *, create: bool = True) -> Iterator[Headrace]:
     from headrace.store import open_store
 
-    opened = open_store(url)
+    opened = open_store(url, create=create)
     before = app.use_store(opened)
     try:
         yield app

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import getpass
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 import click
@@ -14,6 +14,8 @@ from headrace.errors import ConfigurationError
 from headrace.ops import act, look
 from headrace.ops.documents import document, epoch_ms, job_document
 from headrace.records import State
+from headrace.traffic import is_test
+from headrace.values.glob import any_fits
 from headrace.values.names import read_number
 from headrace.values.text import ago, count_of, now_ms
 
@@ -88,7 +90,11 @@ def _remark(queue: QueueFigures, now: int) -> str:
 
 @queues_command.command("pause")
 @click.argument("queue")
-@click.option("--by", default=None, help="Your name, shown by 'why'. [default: your user name]")
+@click.option(
+    "--by",
+    default=None,
+    help="Your name, shown by 'why' and 'audit'. [default: $HEADRACE_OPERATOR, or your user and machine]",
+)
 @click.option(
     "--stop-running", is_flag=True, help="Take away what runs, too: back in line, without spending an attempt."
 )
@@ -101,18 +107,20 @@ def pause_command(queue: str, by: str | None, stop_running: bool, asked: Asked) 
       headrace queues pause mail --by ada
     """
     with asked.app() as app:
-        change = act.pause(app, queue, _who() if by is None else by, stop_running=stop_running)
+        known = look.known_queues(app)
+        change = act.pause(app, queue, by, stop_running=stop_running)
+    warn_of_new(queue, known)
     text = f"{queue} is paused." if change.changed else f"{queue} was paused already."
     if stop_running:
         text += f"\n{count_of(change.stopped, 'running job')} put back in line."
     say(document(change), text, asked.as_json)
 
 
-def _who() -> str:
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):  # a container may run under a number that has no name
-        return ""
+def warn_of_new(queue: str, known: set[str]) -> None:
+    """Say so if a queue has never been seen: its name may be misspelt, or it may be paused before its first use."""
+    if not any_fits(known, queue) and not (is_test(queue) and any_fits(known, queue[1:])):
+        close = "".join(f" Did you mean {visible(name)}?" for name in get_close_matches(queue, sorted(known), 1))
+        click.echo(f"No job, worker or task here has a queue named {visible(queue)} yet.{close}", err=True)
 
 
 @queues_command.command("resume")
@@ -131,7 +139,7 @@ def resume_command(queue: str, asked: Asked) -> None:
     say({"queue": queue, "paused": False, "changed": change.changed}, text, asked.as_json)
 
 
-def _limit(text: str) -> int | str:
+def read_limit(text: str) -> int | str:
     """A number, or `none`."""
     try:
         return text if text == "none" else read_number("the limit", text)
@@ -141,7 +149,7 @@ def _limit(text: str) -> int | str:
 
 @queues_command.command("limit")
 @click.argument("queue")
-@click.argument("running", metavar="N|none", type=Reading("limit", _limit))
+@click.argument("running", metavar="N|none", type=Reading("limit", read_limit))
 @common_options
 def limit_command(queue: str, running: int | str, asked: Asked) -> None:
     """Let at most N jobs of a queue run at once, on all workers together.
@@ -155,7 +163,10 @@ def limit_command(queue: str, running: int | str, asked: Asked) -> None:
     """
     limit = running if isinstance(running, int) else None
     with asked.app() as app:
+        known = look.known_queues(app)
         act.limit(app, queue, limit)
+    if limit is not None:
+        warn_of_new(queue, known)
     text = f"{queue} runs {'as many jobs as come' if limit is None else f'at most {limit} at once'}."
     say({"queue": queue, "limit": limit}, text, asked.as_json)
 

@@ -126,7 +126,7 @@ def do(app: Headrace, action: Action) -> str:
     """Do what a key asked for; returns what to say about it."""
     if action.what == "pause":
         try:
-            changed = act.toggle_pause(app, action.about, by="headrace top")
+            changed = act.toggle_pause(app, action.about)
         except Unsupported as error:
             return str(error)
         return f"{action.about}: {'paused' if changed.paused else 'resumed'}"

@@ -2,7 +2,7 @@
 
     look       jobs, queues, workers, failures, tags, rows of SQL
     attempts   the runs of a job: worker, duration, error, data before and after
-    act        cancel, delete, revive, take back, tag, track, purge; pause, resume and limit queues; migrate
+    act        cancel, delete, revive, take back, tag, track, purge; pause, resume and limit queues
     edit       change jobs that wait
     schedules  recurring jobs: look at them, pause, resume, edit, delete
     why        why a job is not running

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import compress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,18 +13,21 @@ from msgspec.structs import replace
 from headrace import outside
 from headrace.errors import ConfigurationError, StillNeeded, Unsupported
 from headrace.ops import audit
-from headrace.ops.forms import forms
+from headrace.ops.audit import Change, Tally, shown
+from headrace.ops.forms import forms, threaded
 from headrace.ops.look import controls_course
 from headrace.ops.selection import Selection
-from headrace.records import Counts, Filter, Page, SessionSnapshot, Snapshot, State
+from headrace.records import Counts, Filter, Lane, Page, SessionSnapshot, Snapshot, State
 from headrace.store import Store, damaged
-from headrace.store.contract import Facet, Migrating, StopsWorkers
+from headrace.store.contract import StopsWorkers
 from headrace.store.courses import Course, ask
 from headrace.store.facets import Editing, Queues, Tags, facet
+from headrace.store.lanes import Lanes, LaneSnapshot
 from headrace.store.limits import DEPENDENCY
 from headrace.store.paging import PAGE, PASSES, following, whole_page_course
 from headrace.store.urls import shown_url
 from headrace.values.names import check_queue, check_tags
+from headrace.values.text import count_of, length
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
@@ -48,6 +52,10 @@ class Reached(NamedTuple):
 # -- cancel, delete, revive, requeue, take back ------------------------------------------------------------------
 
 
+About = tuple[str, Sequence[Change]]
+"""A job's id, and what an act changes about it."""
+
+
 class Verb(Struct, frozen=True):
     """Something that can be done to jobs."""
 
@@ -59,10 +67,15 @@ class Verb(Struct, frozen=True):
     do: Callable[[Store, Sequence[str]], Course[list[bool]]]
     outcome: Callable[[bool, Snapshot | None], str] | None = None
     """What became of one, from a look afterwards; None: the answer says it all."""
-    to: str | None = None
-    """The queue that they go to, where one is named."""
+    changes: Callable[[Snapshot], Iterable[Change]] | None = None
+    """What it changes about a job, for the trail."""
     not_group: str | None = None
     """Failed jobs that are not meant when a filter names no group."""
+    oldest: bool = False
+    """With a limit it is done to the oldest jobs, in the order of arrival, not to the newest."""
+
+    def about(self, job: Snapshot) -> About:
+        return job.id, () if self.changes is None else tuple(self.changes(job))
 
     def meant(self, selection: Selection) -> Selection:
         """The selection with what it leaves open filled in."""
@@ -125,19 +138,26 @@ DELETE = Verb("delete", "deleted", AT_REST, lambda store, ids: ask(store.delete(
 """`StillNeeded` if other jobs wait for one of them."""
 DELETE_UNNEEDED = replace(DELETE, do=delete_unneeded)
 REVIVE = Verb(
-    "revive", "revived", (State.FAILED,), lambda store, ids: ask(store.revive(ids)), _revived, not_group=DEPENDENCY
+    "revive",
+    "revived",
+    (State.FAILED,),
+    lambda store, ids: ask(store.revive(ids)),
+    _revived,
+    not_group=DEPENDENCY,
+    oldest=True,
 )
 """A job that failed because of another one comes back with that one."""
 
 
 def revive_to(queue: str) -> Verb:
     """Revive jobs in another queue."""
-    return replace(REVIVE, do=_again(queue, (State.FAILED, State.CANCELLED)), to=queue)
+    return replace(REVIVE, do=_again(queue, (State.FAILED, State.CANCELLED)), changes=_moved_to(queue))
 
 
 def requeue(to: str | None = None) -> Verb:
     """Run jobs again that are done, in another queue if one is named."""
-    return Verb("requeue", "requeued", (State.DONE,), _again(to, (State.DONE,)), _requeued, to)
+    do = _again(to, (State.DONE,))
+    return Verb("requeue", "requeued", (State.DONE,), do, _requeued, _moved_to(to), oldest=True)
 
 
 def take_back(to: str | None = None) -> Verb:
@@ -149,8 +169,12 @@ def take_back(to: str | None = None) -> Verb:
         (State.RUNNING,),
         lambda store, ids: ask(facet(store, Editing).take_back(ids, queue)),
         _taken_back,
-        to,
+        _moved_to(to),
     )
+
+
+def _moved_to(queue: str | None) -> Callable[[Snapshot], Iterable[Change]] | None:
+    return None if queue is None else lambda job: [Change("queue", job.queue, queue)]
 
 
 def _again(to: str | None, ended: tuple[State, ...]) -> Callable[[Store, Sequence[str]], Course[list[bool]]]:
@@ -160,8 +184,12 @@ def _again(to: str | None, ended: tuple[State, ...]) -> Callable[[Store, Sequenc
 
 def to_jobs_course(app: Headrace, verb: Verb, ids: Sequence[str]) -> Course[list[Acted]]:
     """Do something to jobs: what became of each."""
+    before: Sequence[Snapshot | None] = (yield app.store.get(ids)) if verb.changes else [None] * len(ids)
     done = yield from verb.do(app.store, ids)
-    yield from audit.note(app.store, verb.name, list(compress(ids, done)), verb.to)
+    tally = Tally()
+    for job_id, job in compress(zip(ids, before, strict=True), done):
+        tally.add(*((job_id, ()) if job is None else verb.about(job)))
+    yield from audit.note(app.store, verb.name, tally)
     if verb.outcome is None:
         return _named(ids, done, verb.done)
     after: list[Snapshot | None] = yield app.store.get(ids)
@@ -188,6 +216,27 @@ def to_all_course(
     Where a store finds a page by counting, jobs that leave the selection make others move up past the next page. So it
     begins again until it meets no job that it has not met before; a job that comes back is not met twice.
     """
+    tally = Tally()
+    try:
+        if limit is not None and verb.oldest:
+            reached = yield from _to_oldest(app, verb, selection, limit, advance, tally)
+        else:
+            reached = yield from _to_newest(app, verb, selection, limit, advance, tally)
+    except GeneratorExit:
+        raise
+    except BaseException:  # (Ctrl-C, or a store that went away: what was done until then is in the trail)
+        yield from audit.note(app.store, verb.name, tally)
+        raise
+    yield from audit.note(app.store, verb.name, tally)
+    return reached
+
+
+to_all, ato_all = forms(to_all_course)
+
+
+def _to_newest(
+    app: Headrace, verb: Verb, selection: Selection, limit: int | None, advance: Callable[[int], Any], tally: Tally
+) -> Course[Reached]:
     met: set[str] = set()
     done = 0
     for _ in range(PASSES):
@@ -195,15 +244,13 @@ def to_all_course(
         wanted: Filter | None = replace(selection.wanted, limit=PAGE)
         while wanted is not None:
             page: Page = yield app.store.find(wanted)
-            ids = [job.id for job in page.jobs if selection.fits(job) and job.id not in met]
+            jobs = [verb.about(job) for job in page.jobs if selection.fits(job) and job.id not in met]
             if limit is not None:
-                ids = ids[: limit - len(met)]
-            if ids:
-                acted = yield from verb.do(app.store, ids)
-                yield from audit.note(app.store, verb.name, list(compress(ids, acted)), verb.to)
-                done += sum(acted)
-                met.update(ids)
-                advance(len(ids))
+                jobs = jobs[: limit - len(met)]
+            if jobs:
+                done += yield from _to_some(app, verb, jobs, tally)
+                met.update(job_id for job_id, _ in jobs)
+                advance(len(jobs))
             if limit is not None and len(met) >= limit:
                 return Reached(done, len(met) - done)
             wanted = following(wanted, page)
@@ -212,7 +259,29 @@ def to_all_course(
     return Reached(done, len(met) - done)
 
 
-to_all, ato_all = forms(to_all_course)
+def _to_oldest(
+    app: Headrace, verb: Verb, selection: Selection, limit: int, advance: Callable[[int], Any], tally: Tally
+) -> Course[Reached]:
+    """Pages have the newest jobs first, so all are read before it is done to any."""
+    oldest: deque[About] = deque(maxlen=limit)
+    wanted: Filter | None = replace(selection.wanted, limit=PAGE)
+    while wanted is not None:
+        page: Page = yield app.store.find(wanted)
+        oldest.extend(verb.about(job) for job in page.jobs if selection.fits(job))
+        wanted = following(wanted, page)
+    jobs, done = list(dict(reversed(oldest)).items()), 0
+    for first in range(0, len(jobs), PAGE):
+        some = jobs[first : first + PAGE]
+        done += yield from _to_some(app, verb, some, tally)
+        advance(len(some))
+    return Reached(done, len(jobs) - done)
+
+
+def _to_some(app: Headrace, verb: Verb, jobs: Sequence[About], tally: Tally) -> Course[int]:
+    acted = yield from verb.do(app.store, [job_id for job_id, _ in jobs])
+    for job_id, changes in compress(jobs, acted):
+        tally.add(job_id, changes)
+    return sum(acted)
 
 
 # -- purge -----------------------------------------------------------------------------------------------
@@ -233,7 +302,7 @@ def count_at_most_course(app: Headrace, wanted: Filter) -> Course[int | None]:
         counted = sum(c.by_state.get(state, 0) for c in counts if wanted.queue in (None, c.queue))
         if not counted:
             one = Filter(states=(state,), queue=wanted.queue, limit=1)
-            if (yield from whole_page_course(app.store, one)).jobs:
+            if (yield from whole_page_course(app.store, one, looks=None)).jobs:
                 return None
         most += counted
     return most
@@ -279,7 +348,8 @@ def tag_course(
 ) -> Course[list[Acted]]:
     """Add and remove tags."""
     known: list[bool] = yield facet(app.store, Tags).tag(ids, check_tags(add), check_tags(remove))
-    yield from audit.note(app.store, "tag", list(compress(ids, known)))
+    signed = [f"{sign}{tag}" for sign, tags in (("+", add), ("-", remove)) for tag in tags]
+    yield from audit.note(app.store, "tag", _with(list(compress(ids, known)), ", ".join(signed)))
     return _named(ids, known, "tagged")
 
 
@@ -296,13 +366,18 @@ def track_course(app: Headrace, ids: Sequence[str], on: bool = True) -> Course[l
 track, atrack = forms(track_course)
 
 
+def _with(ids: Sequence[str], words: str) -> str:
+    """A line about jobs, with what was done to them."""
+    return f"{Tally(ids)}: {words}" if ids and words else str(Tally(ids))
+
+
 # -- what is added from outside ---------------------------------------------------------------------------
 
 
 def log_course(app: Headrace, ids: Sequence[str], line: str) -> Course[list[Acted]]:
     """Add a line to the histories of jobs."""
     known = yield from outside.log_course(app, ids, line)
-    yield from audit.note(app.store, "log", list(compress(ids, known)))
+    yield from audit.note(app.store, "log", _with(list(compress(ids, known)), shown(line)))
     return _named(ids, known, "logged")
 
 
@@ -316,7 +391,8 @@ def update_course(
     change, known = outside.setting(changes, remove), list[bool]()
     for job_id in ids:
         known += [(yield from outside.update_course(app, job_id, change))]
-    yield from audit.note(app.store, "update", list(compress(ids, known)))
+    said = [f"{name} to {shown(value)}" for name, value in changes.items()] + [f"-{name}" for name in remove]
+    yield from audit.note(app.store, "update", _with(list(compress(ids, known)), ", ".join(said)))
     return _named(ids, known, "updated")
 
 
@@ -337,12 +413,18 @@ class QueueChange(Struct, frozen=True):
     """Running jobs that were put back in line."""
 
 
-def pause_course(app: Headrace, queue: str, by: str = "", *, stop_running: bool = False) -> Course[QueueChange]:
-    """Hand out nothing more from a queue. `stop_running`: put back in line what runs, without spending an attempt."""
-    handle = app.queue(queue)
-    changed = yield from handle.pausing(by, False)
+def pause_course(
+    app: Headrace, queue: str, by: str | None = None, *, stop_running: bool = False
+) -> Course[QueueChange]:
+    """Hand out nothing more from a queue. `stop_running`: put back in line what runs, without spending an attempt.
+
+    `by`: the name that `why` and the trail show; if not given, `audit.operator()`.
+    """
+    handle, who = app.queue(queue), by or audit.operator()
+    changed = yield from handle.pausing(who, False)
     stopped = (yield from handle.stopping()) if stop_running else 0
-    yield from audit.note(app.store, "pause", f"queue {queue}")
+    words = f", {count_of(stopped, 'running job')} put back in line" if stopped else ""
+    yield from audit.note(app.store, "pause", f"queue {queue}{words}" if changed or stopped else "", who)
     return QueueChange(queue, True, changed, stopped)
 
 
@@ -352,14 +434,14 @@ pause, apause = forms(pause_course)
 def resume_course(app: Headrace, queue: str) -> Course[QueueChange]:
     """Hand out the jobs of a paused queue again."""
     resumed: bool = yield app.queue(queue).resuming()
-    yield from audit.note(app.store, "resume", f"queue {queue}")
+    yield from audit.note(app.store, "resume", f"queue {queue}" if resumed else "")
     return QueueChange(queue, False, resumed)
 
 
 resume, aresume = forms(resume_course)
 
 
-def toggle_pause_course(app: Headrace, queue: str, by: str = "") -> Course[QueueChange]:
+def toggle_pause_course(app: Headrace, queue: str, by: str | None = None) -> Course[QueueChange]:
     """Resume a queue that is paused, else pause it."""
     facet(app.store, Queues)
     control = (yield from controls_course(app.store)).get(queue)
@@ -373,11 +455,52 @@ toggle_pause, atoggle_pause = forms(toggle_pause_course)
 
 def limit_course(app: Headrace, queue: str, running: int | None) -> Course[None]:
     """Let at most so many jobs of a queue run at once; None: no limit."""
+    before = (yield from controls_course(app.store)).get(queue)
     yield app.queue(queue).limiting(running)
-    yield from audit.note(app.store, "limit", f"queue {queue}: {'none' if running is None else running}")
+    change = Change("limit", None if before is None else before.limit, running)
+    yield from audit.note(app.store, "limit", f"queue {queue}: {change}")
 
 
 limit, alimit = forms(limit_course)
+
+
+# -- lanes -----------------------------------------------------------------------------------------------
+
+
+def _rules_of_lane(app: Headrace, queue: str, key: str) -> Course[Lane]:
+    found: LaneSnapshot | None = yield facet(app.store, Lanes).lane(queue, key)
+    return Lane(key) if found is None else found.lane
+
+
+def limit_lane_course(app: Headrace, queue: str, key: str, running: int | None) -> Course[None]:
+    """Let at most so many jobs of a lane run at once, whatever calls say; None: no limit."""
+    before = yield from _rules_of_lane(app, queue, key)
+    yield app.queue(queue).lane(key).limiting(running, audit.operator())
+    yield from audit.note(app.store, "limit", f"lane {key} of queue {queue}: {Change('limit', before.limit, running)}")
+
+
+limit_lane, alimit_lane = forms(limit_lane_course)
+
+
+def rate_lane_course(app: Headrace, queue: str, key: str, starts: str | None) -> Course[None]:
+    """Let at most so many jobs of a lane start within a time ("10/minute"), whatever calls say; None: no rate."""
+    before = yield from _rules_of_lane(app, queue, key)
+    yield app.queue(queue).lane(key).rating(starts, audit.operator())
+    change = Change("rate", f"{before.rate} per {length(before.per)}" if before.rate else None, starts)
+    yield from audit.note(app.store, "rate", f"lane {key} of queue {queue}: {change}")
+
+
+rate_lane, arate_lane = forms(rate_lane_course)
+
+
+def clear_lane_course(app: Headrace, queue: str, key: str) -> Course[bool]:
+    """Let calls decide again about the limit and the rate of a lane. False: nothing was set."""
+    cleared: bool = yield app.queue(queue).lane(key).clearing()
+    yield from audit.note(app.store, "clear", f"lane {key} of queue {queue}" if cleared else "")
+    return cleared
+
+
+clear_lane, aclear_lane = forms(clear_lane_course)
 
 
 # -- workers ---------------------------------------------------------------------------------------------
@@ -406,18 +529,13 @@ stop_worker, astop_worker = forms(stop_worker_course)
 # -- stores ----------------------------------------------------------------------------------------------
 
 
-def migrate_course(app: Headrace) -> Course[bool]:
-    """Bring a store to the format of this version; whether there was something to do."""
-    store = app.store
-    return isinstance(store, Migrating) and (yield store.migrate())
+def create_store(app: Headrace) -> None:
+    """Create a store unless it is there. One of another version is refused."""
+    app._create_store()
+    app.store.run(app.store.counts())
 
 
-migrate, amigrate = forms(migrate_course)
-
-
-def is_migrated_on_opening(store: Store) -> bool:
-    """Whether a store is brought to the format of this version by each program that opens it."""
-    return Facet.SQL in store.facets
+acreate_store = threaded(create_store)
 
 
 def schema_text(url: str) -> str:

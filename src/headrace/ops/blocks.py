@@ -77,9 +77,9 @@ def block_course(app: Headrace, task: str, reason: str = "", by: str | None = No
         raise ConfigurationError(f"The reason {reason!r} contains a character that cannot be printed.")
     if len(reason) > LONGEST_REASON:
         raise ConfigurationError(f"A reason has {LONGEST_REASON:,} characters at most, not {len(reason):,}.")
-    who = audit.operator() if by is None else by
+    who = by or audit.operator()
     changed = yield facet(app.store, Blocking).block(check_name("task", task), reason, who)
-    yield from audit.note(app.store, "block", f"task {task}{f': {reason}' if reason else ''}")
+    yield from audit.note(app.store, "block", f"task {task}{f': {reason}' if reason else ''}", who)
     return BlockChange(task, True, changed)
 
 

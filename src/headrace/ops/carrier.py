@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import compress
 from typing import Any
 
 from msgspec import Struct
@@ -13,12 +15,14 @@ from headrace.ops.copy import past_of
 from headrace.ops.families import Family, parts
 from headrace.ops.holds import Held, held_at
 from headrace.ops.sidings import arriving, base, digest
-from headrace.records import Lease, NewJob, Snapshot, Spec, State, spec_of
+from headrace.records import Lane, Lease, NewJob, Snapshot, Spec, State, spec_of
 from headrace.store import Store
 from headrace.store.contract import Facet, Positional
-from headrace.store.facets import PARKED, Edit, Editing, Queues, Restoring, facet
+from headrace.store.facets import PARKED, Edit, Editing, Queues, Restoring, Tags, facet
 from headrace.store.urls import shown_url
 
+MADE = re.compile("[0-9a-f]{32}")
+"""Ids that were made, not chosen."""
 MAX_CRASHES: int = next(field.default for field in fields(NewJob) if field.name == "max_crashes")
 
 
@@ -70,6 +74,8 @@ class Carrier:
         """Jobs of the source that move with their families only."""
         self.lost: set[str] = set()
         """Jobs of the source that were brought, and whose leases ran out before they could be settled."""
+        self.lanes: dict[str, Lane] = {}
+        """Lanes of jobs of the source whose leases do not say them."""
         self.held: list[Held] = []
         """What is held back at the target, as jobs or schedules of it have come that are so at the source."""
         self.parks = can_claim(source) and isinstance(target, Restoring)
@@ -145,8 +151,11 @@ class Carrier:
     def _new_job(self, job: Snapshot | Lease) -> NewJob:
         """A job of the source as the target is to have it. Due times keep the order, where a target has any."""
         later = isinstance(job, Snapshot) and job.state is State.SCHEDULED
+        own = self.id_at_target(job.id)
         values: dict[str, Any] = {
-            "id": self.id_at_target(job.id),
+            "id": own,
+            # A target that gives ids of its own refuses a job whose caller chose one: it would be another job there.
+            "nonce": None if keeps_ids(self.target) or MADE.fullmatch(own) else own,
             "task": self.names.tasks.get(job.task, job.task),
             "queue": self.queue_at_target(job.task, job.queue),
             "data": job.data,
@@ -156,8 +165,11 @@ class Carrier:
         if isinstance(job, Lease):
             # A wire with a limit of attempts makes options of its own limits: they are not the job's.
             options = job.options if job.extras.attempt_limit is None else None
-            return NewJob(body=job.body, priority=job.priority, options=options, **values)
-        related = {"unique_key": job.unique_key, "after": job.after, "if_failed": job.if_failed}
+            lane = self.lanes.get(job.id)
+            return NewJob(body=job.body, priority=job.priority, options=options, lane=lane, **values)
+        related: dict[str, Any] = {"unique_key": job.unique_key, "after": job.after, "if_failed": job.if_failed}
+        if job.id in self.lanes:
+            related["lane"] = self.lanes[job.id]
         return NewJob(**{**spec_of(job), **values, **related})
 
     def queue_at_target(self, task: str, queue: str) -> str:
@@ -186,6 +198,9 @@ class Carrier:
         for old, put, job, is_there in zip(jobs, puts, new, there, strict=True):
             if not is_there:
                 self.reasons.add(f"job {old.id}", f"Job {put.id} has its unique key {job.unique_key!r}.")
+        tracked = [new.id for old, new in compress(zip(jobs, new, strict=True), there) if _is_tracked(old)]
+        if tracked and Facet.TAGS in self.target.facets:
+            self.target.run(facet(self.target, Tags).track(tracked))
         return there
 
     def release(self, jobs: Sequence[Snapshot]) -> None:
@@ -206,6 +221,10 @@ class Carrier:
             answers = self.target.run(facet(self.target, Editing).edit(ids, Edit(queue=queue)))
             admitted += sum(answers)
         return admitted
+
+
+def _is_tracked(job: Snapshot | Lease) -> bool:
+    return isinstance(job, Snapshot) and job.tracked
 
 
 def _holds(job: Spec | Lease, here: Mapping[tuple[str, str], Held]) -> list[Held]:

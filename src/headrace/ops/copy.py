@@ -1,9 +1,9 @@
 """A store as a file of JSON lines, and back: a backup, and the way from one native store to another.
 
 The first line says what the file is, the last how much is in it. Between them each line is a setting, a control of a
-queue, a blocked task, a schedule or a job, the newest job first, as stores list them. Jobs come in oldest first, so
-that none arrives before a job that it waits for. Ids are kept: to bring in the same file twice changes nothing the
-second time.
+queue or a lane, a blocked task, a schedule or a job, the newest job first, as stores list them. Jobs come in oldest
+first, so that none arrives before a job that it waits for. Ids are kept: to bring in the same file twice changes
+nothing the second time.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from headrace.store import Store
 from headrace.store.blocking import Block, Blocking
 from headrace.store.courses import Course
 from headrace.store.facets import PARKED, Past, QueueControl, Queues, Restoring, Schedules, Settings, Tags, facet
+from headrace.store.lanes import LaneRule, Lanes
 from headrace.store.limits import DEPENDENCY
 from headrace.store.paging import following, list_schedules
 from headrace.store.urls import shown_url
@@ -32,8 +33,10 @@ if TYPE_CHECKING:
     from headrace.app import Headrace
 
 VERSION = 1
-AT_ONCE = 250
-"""How many jobs are read, or brought in, in one step."""
+READ_AT_ONCE = 250
+"""How many jobs are read in one step."""
+AT_ONCE, BYTES_AT_ONCE = 1_000, 8_000_000
+"""How many jobs, and bytes of a file, are brought in in one step, or one job: a step costs a commit or two."""
 
 Advance: TypeAlias = Callable[[int], object]
 """Hears how many more jobs have been dealt with."""
@@ -56,6 +59,12 @@ class Control(Struct, frozen=True, tag="queue"):
     control: QueueControl
 
 
+class Ruled(Struct, frozen=True, tag="lane"):
+    queue: str
+    key: str
+    rule: LaneRule
+
+
 class Blocked(Struct, frozen=True, tag="block"):
     block: Block
 
@@ -75,7 +84,7 @@ class End(Struct, frozen=True, tag="end"):
     schedules: int
 
 
-Line: TypeAlias = Head | Setting | Control | Blocked | Recurring | Copied | End
+Line: TypeAlias = Head | Setting | Control | Ruled | Blocked | Recurring | Copied | End
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Line).decode
@@ -120,6 +129,9 @@ def save_course(app: Headrace, file: IO[bytes], advance: Advance = lambda _: Non
     controls: list[QueueControl] = yield facet(store, Queues).controls()
     for control in controls:
         write(Control(control))
+    rules: list[tuple[str, str, LaneRule]] = yield facet(store, Lanes).lane_rules()
+    for queue, key, rule in rules:
+        write(Ruled(queue, key, rule))
     blocks: list[Block] = yield facet(store, Blocking).blocks()
     for block in blocks:
         write(Blocked(block))
@@ -127,7 +139,7 @@ def save_course(app: Headrace, file: IO[bytes], advance: Advance = lambda _: Non
     for record in schedules:
         write(Recurring(record))
     jobs = 0
-    wanted: Filter | None = Filter(limit=AT_ONCE)
+    wanted: Filter | None = Filter(limit=READ_AT_ONCE)
     while wanted is not None:
         page: Page = yield store.find(wanted)
         for job in page.jobs:
@@ -161,6 +173,11 @@ def load_course(app: Headrace, file: IO[bytes], advance: Advance = lambda _: Non
     for line in lines:
         if isinstance(line, Control):
             yield from _govern(facet(store, Queues), line.control)
+        elif isinstance(line, Ruled):
+            rule = line.rule
+            yield facet(store, Lanes).set_lane(
+                line.queue, line.key, limit=rule.limit, rate=rule.rate, per=rule.per, by=rule.by
+            )
         elif isinstance(line, Blocked):
             yield facet(store, Blocking).block(line.block.task, line.block.reason, line.block.by)
     brought = there = 0
@@ -230,11 +247,17 @@ def _line(text: bytes, number: int) -> Line:
 
 
 def _oldest_first(file: IO[bytes], places: Sequence[int]) -> Iterator[list[Snapshot]]:
-    for end in range(len(places), 0, -AT_ONCE):
-        batch = []
-        for place in reversed(places[max(end - AT_ONCE, 0) : end]):
-            file.seek(place)
-            batch.append(_decode_copied(file.readline()).job)
+    batch: list[Snapshot] = []
+    size = 0
+    for place in reversed(places):
+        file.seek(place)
+        text = file.readline()
+        if batch and (len(batch) == AT_ONCE or size + len(text) > BYTES_AT_ONCE):
+            yield batch
+            batch, size = [], 0
+        batch.append(_decode_copied(text).job)
+        size += len(text)
+    if batch:
         yield batch
 
 

@@ -86,17 +86,19 @@ class Plan(Drained, frozen=True):
 
 
 def plan(app: Headrace, target: Headrace, names: Names = AS_THEY_ARE) -> Plan:
-    """Look at every job that waits, and ask the target whether it would take it. Writes nothing."""
+    """Look at every job that waits, and ask the target whether it would take it. Writes nothing.
+
+    (A PostgreSQL schema that is not there is created, empty.)
+    """
     source, reasons, jobs = app.store, Reasons(), 0
+    target._create_store()
     _check_apart(source, target.store, probing=False)
     carry = Carrier(source, target.store, names, reasons)
     schedules = [record for record, _ in _movable(source, carry)]
     carry.hold_back((record.definition for record in schedules), only_look=True)
     for family in families(source, AT_ONCE):
         carry.refuses(family, AT_ONCE)
-    for page in pages(source, Filter(states=WAITING, limit=AT_ONCE)):
-        movable = page if can_claim(source) else leasing.movable(page, carry)
-        accepted = carry.acceptable(job for job in movable if not _stays(job, carry))
+    for accepted in _carriable(source, carry) if can_claim(source) else leasing.would_move(source, carry, AT_ONCE):
         carry.hold_back(accepted, only_look=True)
         jobs += len(accepted)
     warnings = list(_warnings(source, target.store, carry.held))
@@ -104,6 +106,11 @@ def plan(app: Headrace, target: Headrace, names: Names = AS_THEY_ARE) -> Plan:
 
 
 aplan = threaded(plan)
+
+
+def _carriable(source: Store, carry: Carrier) -> Iterator[list[Snapshot]]:
+    for page in pages(source, Filter(states=WAITING, limit=AT_ONCE)):
+        yield carry.acceptable(job for job in page if not _stays(job, carry))
 
 
 def drain(
@@ -121,6 +128,7 @@ def drain(
     `stopped` is asked between steps. What was begun and not finished is finished by the next drain.
     """
     source, reasons, moved = app.store, Reasons(), 0
+    target._create_store()
     _check_apart(source, target.store, probing=True)
     carry = Carrier(source, target.store, names, reasons)
     schedules = _move_schedules(source, carry)
@@ -160,8 +168,8 @@ def _rest(until: float, stopped: Callable[[], bool]) -> None:
 def _note_what_stays(source: Store, carry: Carrier) -> None:
     for family in families(source, AT_ONCE):
         carry.refuses(family, AT_ONCE)
-    for page in () if can_claim(source) else pages(source, Filter(states=WAITING, limit=AT_ONCE)):
-        for job in carry.acceptable(leasing.movable(page, carry)):
+    for jobs in () if can_claim(source) else leasing.would_move(source, carry, AT_ONCE):
+        for job in jobs:
             carry.reasons.add(f"job {job.id}", leasing.NOT_HANDED_OUT)
 
 
@@ -192,8 +200,8 @@ def _warnings(source: Store, target: Store, held: Sequence[Held]) -> Iterator[st
             )
     if not keeps_ids(target):
         yield (
-            f"{shown_url(target.url)} does not know a job by an id of ours: if the drain is killed, the {AT_ONCE} "
-            "jobs of one step may come twice."
+            f"{shown_url(target.url)} does not know a job by an id of ours: jobs have other ids there, and if the "
+            f"drain is killed, the {AT_ONCE} jobs of one step may come twice."
         )
     if not can_claim(source):
         yield (

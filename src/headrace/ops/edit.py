@@ -12,6 +12,7 @@ from headrace.errors import ConfigurationError, DependencyCycle
 from headrace.job import Job
 from headrace.ops import audit
 from headrace.ops.act import Acted, Verb
+from headrace.ops.audit import Change
 from headrace.ops.forms import forms
 from headrace.options import CARRIED, ids_of, refuse_unknown
 from headrace.records import Snapshot
@@ -20,6 +21,7 @@ from headrace.store.contract import Operation
 from headrace.store.courses import Course
 from headrace.store.facets import Edit, Editing, Relations, Tags, facet
 from headrace.values.names import check_tags
+from headrace.values.text import iso, length
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
@@ -46,6 +48,20 @@ class JobEdit(Struct, frozen=True, kw_only=True):
 
 def edit_course(app: Headrace, ids: Sequence[str], wanted: JobEdit) -> Course[list[Acted]]:
     """Change jobs. A mistake in the request raises before anything is changed; then each job is a case of its own."""
+    before: list[Snapshot | None] = yield app.store.get(ids)
+    outcomes = yield from _edit_each(app, ids, wanted)
+    tally = audit.Tally()
+    for acted, job in zip(outcomes, before, strict=True):
+        if acted.ok:
+            tally.add(acted.id, _changes(app, wanted, job) if job is not None else ())
+    yield from audit.note(app.store, "edit", tally)
+    return outcomes
+
+
+edit, aedit = forms(edit_course)
+
+
+def _edit_each(app: Headrace, ids: Sequence[str], wanted: JobEdit) -> Course[list[Acted]]:
     store, add_after = app.store, ids_of("add_after", wanted.add_after)
     edits = yield from _edits(app, ids, wanted)
     steps = list(_steps(store, edits, wanted))
@@ -55,20 +71,37 @@ def edit_course(app: Headrace, ids: Sequence[str], wanted: JobEdit) -> Course[li
     for job_id in ids:
         outcome = refused.get(job_id) or (yield from take_steps(store, job_id, steps))
         outcomes.append(Acted(job_id, outcome == EDITED, outcome))
-    yield from audit.note(app.store, "edit", [acted.id for acted in outcomes if acted.ok])
     return outcomes
-
-
-edit, aedit = forms(edit_course)
 
 
 def verb(app: Headrace, wanted: JobEdit) -> Verb:
     """The same for all jobs of a selection: see `act.to_all`."""
 
     def do(store: Store, ids: Sequence[str]) -> Course[list[bool]]:
-        return [acted.ok for acted in (yield from edit_course(app, ids, wanted))]
+        return [acted.ok for acted in (yield from _edit_each(app, ids, wanted))]
 
-    return Verb("edit", EDITED, WAITING, do)
+    return Verb("edit", EDITED, WAITING, do, changes=lambda job: _changes(app, wanted, job))
+
+
+def _changes(app: Headrace, wanted: JobEdit, job: Snapshot) -> Iterator[Change]:
+    """What an edit changes about a job, for the trail."""
+    if wanted.changes or wanted.arguments is not None:
+        edit = _edit(app, wanted, job)
+        if edit.run_at is not None or edit.delay is not None:
+            yield Change(
+                "due", iso(job.due), f"{length(edit.delay)} from then" if edit.delay is not None else iso(edit.run_at)
+            )
+        for name in ("queue", "priority", "body", "options", "data", "expires"):
+            value, before = getattr(edit, name), getattr(job, name)
+            if value is not None and value != before:
+                yield Change("arguments" if name == "body" else name, before, value)
+    for name, before, add, remove in (
+        ("tags", job.tags, wanted.add_tags, wanted.remove_tags),
+        ("after", job.after, wanted.add_after, wanted.remove_after),
+    ):
+        after = tuple(dict.fromkeys(each for each in (*before, *add) if each not in remove))
+        if after != before:
+            yield Change(name, before, after)
 
 
 def _steps(store: Store, edits: Mapping[str, Edit] | None, wanted: JobEdit) -> Iterator[Step]:
@@ -93,11 +126,12 @@ def _edits(app: Headrace, ids: Sequence[str], wanted: JobEdit) -> Course[dict[st
     if wanted.arguments is None and not set(wanted.changes) & set(CARRIED):
         return dict.fromkeys(ids, edit_of(Job(app, ""), **wanted.changes)) if wanted.changes else None
     found: list[Snapshot | None] = yield app.store.get(ids)
-    edits = {}
-    for job in filter(None, found):
-        args, kwargs = (None, None) if wanted.arguments is None else wanted.arguments(job.task)
-        edits[job.id] = edit_of(Job(app, job.id, snapshot=job), **wanted.changes, args=args, kwargs=kwargs)
-    return edits
+    return {job.id: _edit(app, wanted, job) for job in filter(None, found)}
+
+
+def _edit(app: Headrace, wanted: JobEdit, job: Snapshot) -> Edit:
+    args, kwargs = (None, None) if wanted.arguments is None else wanted.arguments(job.task)
+    return edit_of(Job(app, job.id, snapshot=job), **wanted.changes, args=args, kwargs=kwargs)
 
 
 def _refusals(store: Store, ids: Sequence[str], wanted: JobEdit) -> Course[dict[str, str]]:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from headrace.ops.look import controls_course
 from headrace.records import Counts, Filter, SessionSnapshot, Snapshot, State
@@ -12,7 +15,7 @@ from headrace.store import Store
 from headrace.store.batches import thousands
 from headrace.store.contract import Facet
 from headrace.store.courses import run_course
-from headrace.store.facets import Editing, Explaining, facet
+from headrace.store.facets import Editing, Explaining, Schedules, facet
 from headrace.store.paging import whole_page
 from headrace.values.glob import any_fits
 from headrace.values.text import count_of, length, now_ms
@@ -24,8 +27,13 @@ PEEKED = 100
 LEAST_FREE, LEAST_FREE_BYTES = 0.05, 256 * 2**20
 """A disk with less than this share and less than this many bytes free is nearly full."""
 
+BEHIND = 10_000
+"""Milliseconds that a tick may be late: workers tick several times in a second."""
+
+SCHEDULED_LOOKED_AT = 10_000
+"""So many of the newest scheduled jobs are looked at,"""
 LOOKED_AT = 1_000
-"""So many of the newest blocked jobs are looked at,"""
+"""so many of the newest blocked ones (and of any, at a time),"""
 PARENTS = 10_000
 """so many of the jobs that they come after,"""
 ASKED = 100
@@ -44,6 +52,8 @@ def find_problems(
         problems += about_queues(live, counts)
     if Facet.EDIT in store.facets:
         problems += about_lines(store, live, counts)
+    if Facet.SCHEDULES in store.facets:
+        problems += about_schedules(store, live)
     problems += blocked_by_failed(store)
     if file is not None:
         problems += about_disk(file)
@@ -84,22 +94,23 @@ def about_queues(live: Sequence[SessionSnapshot], counts: Sequence[Counts]) -> l
 
 
 def about_lines(store: Store, live: Sequence[SessionSnapshot], counts: Sequence[Counts]) -> list[str]:
-    """Jobs at the heads of lines that wait too long, or whose tasks no worker knows."""
+    """Jobs at the heads of lines that wait too long, and jobs whose tasks no worker knows."""
     problems: list[str] = []
     controls = run_course(store, controls_course(store)).values()
     paused = {control.queue for control in controls if control.paused_at is not None}
-    waiting = [count.queue for count in counts if count.by_state.get(State.READY, 0)]
+    put_off, of_all = _put_off(store, counts)
+    waiting = dict.fromkeys(count.queue for count in counts if count.by_state.get(State.READY, 0))
     now = now_ms()
-    for queue in waiting[:PEEKED]:
+    for queue in [*waiting, *(put_off.keys() - waiting)][:PEEKED]:
         listeners = _listeners(live, queue)
         if not listeners or queue in paused:
             continue
-        head = store.run(facet(store, Editing).peek(queue, PEEKED))
+        head = store.run(facet(store, Editing).peek(queue, PEEKED)) if queue in waiting else []
         known = {task for session in listeners for task in session.info.tasks}
-        unknown = sorted({job.task for job in head} - known) if known else []
+        unknown = {job.task for job in head} | put_off.get(queue, Counter()).keys()
+        unknown = unknown - known if known else set()
         problems += [
-            f"No live worker that listens to the queue {queue!r} knows the task {task!r}: start one whose app has it."
-            for task in unknown
+            _nobody_knows(queue, task, put_off.get(queue, Counter())[task], of_all) for task in sorted(unknown)
         ]
         waited = max((now - job.due for job in head if job.task not in unknown), default=0)
         if waited > OLD:
@@ -108,6 +119,50 @@ def about_lines(store: Store, live: Sequence[SessionSnapshot], counts: Sequence[
                 "up. Start more, or raise --processes or --slots."
             )
     return problems
+
+
+def _put_off(store: Store, counts: Sequence[Counts]) -> tuple[dict[str, Counter[str]], bool]:
+    """How many jobs workers have put off because they do not know their tasks, by queue and task.
+
+    And whether all scheduled jobs were looked at.
+    """
+    found: dict[str, Counter[str]] = {}
+    if not any(count.by_state.get(State.SCHEDULED, 0) for count in counts):
+        return found, True
+    wanted = Filter(states=(State.SCHEDULED,), limit=LOOKED_AT)
+    for _ in range(0, SCHEDULED_LOOKED_AT, LOOKED_AT):
+        page = whole_page(store, wanted)
+        for job in page.jobs:
+            if job.deferred_since is not None:
+                found.setdefault(job.queue, Counter())[job.task] += 1
+        if page.cursor is None:
+            return found, True
+        wanted = replace(wanted, after=page.cursor)
+    return found, False
+
+
+def _nobody_knows(queue: str, task: str, put_off: int, of_all: bool) -> str:
+    number = f", and {count_of(put_off, 'job')} of it {'is' if put_off == 1 else 'are'} put off" if put_off else ""
+    if number and not of_all:
+        number += f" (among the newest {SCHEDULED_LOOKED_AT:,} scheduled jobs)"
+    return (
+        f"No live worker that listens to the queue {queue!r} knows the task {task!r}{number}: "
+        "start one whose app has it."
+    )
+
+
+def about_schedules(store: Store, live: Sequence[SessionSnapshot]) -> list[str]:
+    """Schedules whose next tick has come, and which no worker has ticked."""
+    look = store.run(facet(store, Schedules).due_schedules(PEEKED))
+    late = [(record.name, look.now - record.next) for record in look.records if record.next is not None]
+    late = [(name, behind) for name, behind in late if behind > BEHIND]
+    if not late:
+        return []
+    more = "At least " if look.more and len(late) == len(look.records) else ""
+    name, behind = late[0]
+    others = f"{more}{len(late)} schedules are behind, such as {name!r}" if len(late) > 1 else ""
+    reason = "the workers do not keep up. Start more" if live else "no live worker ticks. Start one"
+    return [f"{others or f'The schedule {name!r} is behind'}, by {length(behind)}: {reason}: headrace worker APP"]
 
 
 def blocked_by_failed(store: Store) -> list[str]:

@@ -18,27 +18,59 @@ from headrace.ops.families import WAITING, parts
 from headrace.ops.sidings import base
 from headrace.records import ExchangeReply, Filter, Kind, Lease, Outcome, SessionInfo, Snapshot, State, Take, Verdict
 from headrace.store import Store
-from headrace.store.contract import Stranding
+from headrace.store.contract import Bonding, Stranding
 from headrace.store.facets import Queues, facet
 from headrace.store.paging import pages
 
 BLOCKED = "It waits for another job there, and can't be leased."
-CHILD = "Another job there waits for it."
+BEHIND = "It comes after a job of its sequence that can't be carried."
 NOT_HANDED_OUT = "It waits there, and was not handed out to this drain, or came too late for it. Start the drain again."
 SHORT, LONG = 1_000, 15_000
 """Milliseconds: the time-out of a session."""
 OURS = (Verdict.OK, Verdict.ALREADY)
 
 
-def movable(jobs: Sequence[Snapshot], carry: Carrier) -> list[Snapshot]:
-    """Those that can be leased and moved; why the others stay is noted. Runs of a schedule go or stay with it."""
+def would_move(source: Store, carry: Carrier, at_once: int) -> Iterator[list[Snapshot]]:
+    """The jobs that wait now and can be leased and moved, some at a time; why the others stay is noted.
+
+    A job of a sequence is handed out when those before it have gone: one that stays keeps all behind it.
+    """
+    sequenced: list[Snapshot] = []
+    for page in pages(source, Filter(states=WAITING, limit=at_once)):
+        found = _movable(page, source, carry)
+        yield carry.acceptable(job for job in found if job.id not in carry.lanes)
+        sequenced += [job for job in found if job.id in carry.lanes]
+    stuck: set[str] = set()
+    sequenced.reverse()  # the oldest first, and before it the one that has its turn
+    for job in sorted(sequenced, key=lambda job: job.state is State.BLOCKED):
+        key = carry.lanes[job.id].key
+        if key in stuck:
+            carry.reasons.add(f"job {job.id}", BEHIND)
+        elif accepted := carry.acceptable([job]):
+            yield accepted
+        else:
+            stuck.add(key)
+
+
+def _movable(jobs: Sequence[Snapshot], source: Store, carry: Carrier) -> list[Snapshot]:
+    """Those that nothing ties to the source; why the others stay is noted. Runs of a schedule go or stay with it."""
     found = []
-    for job in jobs:
-        if job.schedule is None and job.state is not State.BLOCKED:
+    for job, tied in zip(jobs, _ties(source, carry, [job.id for job in jobs]), strict=True):
+        why = tied or (BLOCKED if job.state is State.BLOCKED and job.id not in carry.lanes else "")
+        if job.schedule is None and not why:
             found.append(job)
         elif job.schedule is None:
-            carry.reasons.add(f"job {job.id}", BLOCKED)
+            carry.reasons.add(f"job {job.id}", why)
     return found
+
+
+def _ties(source: Store, carry: Carrier, ids: Sequence[str]) -> list[str]:
+    """Why each of these jobs can't leave without others; nothing if it can. Their lanes go with them."""
+    if not isinstance(source, Bonding) or not ids:
+        return [""] * len(ids)
+    bonds = source.run(source.bonds(ids))
+    carry.lanes |= {job_id: bond.lane for job_id, bond in zip(ids, bonds, strict=True) if bond.lane is not None}
+    return [bond.tied for bond in bonds]
 
 
 class Hand:
@@ -101,7 +133,7 @@ def lease_and_move(source: Store, carry: Carrier, at_once: int, most_left: int, 
     try:
         while len(kept) < most_left and (leases := hand.take(at_once)):
             crashpoints.passing("drain.claimed")
-            found = carry.acceptable(lease for lease in leases if not _is_tied(lease, carry))
+            found = carry.acceptable(_untied(leases, source, carry))
             brought = list(compress(found, carry.bring(found)))
             crashpoints.passing("drain.put")
             settled = hand.settle(brought)
@@ -119,19 +151,22 @@ def lease_and_move(source: Store, carry: Carrier, at_once: int, most_left: int, 
     yield from _move_unleased(source, carry, at_once, State.SCHEDULED)
 
 
-def _is_tied(lease: Lease, carry: Carrier) -> bool:
-    """Whether the job belongs to something that stays: a schedule, or a parent."""
-    is_child = bool(lease.extras.after) and not lease.extras.resumed
-    if is_child:
-        carry.reasons.add(f"job {lease.id}", CHILD)
-    return is_child or lease.extras.tick is not None
+def _untied(leases: Sequence[Lease], source: Store, carry: Carrier) -> list[Lease]:
+    """Those that do not belong to something that stays: a schedule, or other jobs."""
+    found = []
+    for lease, tied in zip(leases, _ties(source, carry, [lease.id for lease in leases]), strict=True):
+        if tied:
+            carry.reasons.add(f"job {lease.id}", tied)
+        elif lease.extras.tick is None:
+            found.append(lease)
+    return found
 
 
 def _move_unleased(source: Store, carry: Carrier, at_once: int, state: State) -> Iterator[int]:
     """Jobs that are due later can't be leased: they are put at the target, and deleted here long before their time.
     Of those that are ready, this is for jobs that a lease would strand if the drain were killed."""
     for page in pages(source, Filter(states=(state,), limit=at_once)):
-        found = movable(page[::-1], carry)
+        found = _movable(page[::-1], source, carry)
         if state is State.READY:
             assert isinstance(source, Stranding)
             stranded = source.run(source.stranded([job.id for job in found]))

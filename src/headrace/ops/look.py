@@ -21,6 +21,7 @@ from headrace.store.contract import Facet
 from headrace.store.courses import Course, ask
 from headrace.store.facets import Editing, FailureTimes, QueueControl, Queues, Rows, Sql, Statistics, Tags, facet
 from headrace.store.failing import in_hours
+from headrace.store.lanes import LaneListed, LanePage, LaneRule, Lanes
 from headrace.store.paging import PAGE, following
 from headrace.store.throughput import NO_RATES, Measuring, Moved, QueueRates, Throughput, rates_of
 from headrace.values.glob import any_fits, is_glob
@@ -139,6 +140,106 @@ def queues_course(app: Headrace) -> Course[list[QueueFigures]]:
 queues, aqueues = forms(queues_course)
 
 
+def known_queues_course(app: Headrace) -> Course[set[str]]:
+    """Names and GLOBs of queues that jobs, workers, controls or the app's tasks have: those that there are."""
+    counts: list[Counts] = yield app.store.counts()
+    sessions: list[SessionSnapshot] = yield app.store.sessions()
+    return {
+        *(count.queue for count in counts),
+        *(queue for session in sessions for queue in session.info.queues),
+        *(yield from controls_course(app.store)),
+        *(task.options.queue for task in app.tasks.values()),
+    }
+
+
+known_queues, aknown_queues = forms(known_queues_course)
+
+
+class LaneFigures(Struct, frozen=True, kw_only=True):
+    """A lane: the rules that it goes by, and how many of its jobs run and wait."""
+
+    lane: str
+    limit: int | None
+    """None: no limit."""
+    rate: int | None
+    """How many jobs may start within `per` milliseconds. None: no rate."""
+    per: int
+    weight: int
+    sequence: bool
+    running: int
+    waiting: int
+    limit_is_set: bool = False
+    """An operator has set it, and it holds whatever calls say."""
+    rate_is_set: bool = False
+    set_by: str | None = None
+    set: datetime | None = None
+
+
+def lanes_course(app: Headrace, queue: str, limit: int = 100) -> Course[list[LaneFigures]]:
+    """Lanes of a queue that have jobs or rules, at most so many, by key."""
+    store, found = facet(app.store, Lanes), dict[str, LaneFigures]()
+    cursor: str | None = ""
+    check_name("queue", queue)
+    while cursor is not None and len(found) < check_count("limit", limit, 1):
+        page: LanePage = yield store.lanes(queue, cursor, limit - len(found))
+        found |= {lane.lane.key: _lane_figures(lane) for lane in page.lanes}
+        cursor = page.cursor
+    return [found[key] for key in sorted(found)][:limit]
+
+
+lanes, alanes = forms(lanes_course)
+
+
+def _lane_figures(found: LaneListed) -> LaneFigures:
+    lane, rule = found.lane, found.rule
+    return LaneFigures(
+        lane=lane.key,
+        limit=lane.limit,
+        rate=lane.rate,
+        per=lane.per,
+        weight=lane.weight or 1,
+        sequence=lane.sequence,
+        running=found.running,
+        waiting=found.unfinished - found.running,
+        limit_is_set=rule is not None and rule.limit is not None,
+        rate_is_set=rule is not None and rule.rate is not None,
+        set_by=None if rule is None else rule.by,
+        set=None if rule is None else moment(rule.at),
+    )
+
+
+class LaneRuleLine(Struct, frozen=True, kw_only=True):
+    """What an operator has set for a lane. 0: no limit, or no rate; None: calls decide about it."""
+
+    queue: str
+    lane: str
+    limit: int | None
+    rate: int | None
+    per: int
+    set_by: str
+    set: datetime
+
+
+def lane_rules_course(app: Headrace) -> Course[list[LaneRuleLine]]:
+    """All that operators have set for lanes, by queue and key."""
+    found: list[tuple[str, str, LaneRule]] = yield facet(app.store, Lanes).lane_rules()
+    return [
+        LaneRuleLine(
+            queue=queue,
+            lane=key,
+            limit=rule.limit,
+            rate=rule.rate,
+            per=rule.per,
+            set_by=rule.by,
+            set=moment(rule.at),
+        )
+        for queue, key, rule in found
+    ]
+
+
+lane_rules, alane_rules = forms(lane_rules_course)
+
+
 def controls_course(store: Store) -> Course[dict[str, QueueControl]]:
     """The queues that are paused or limited; none where a store has no queue controls."""
     if Facet.QUEUES not in store.facets:
@@ -246,10 +347,12 @@ class FailureGroup(Struct, frozen=True):
 
     group: str
     count: int
-    task: str | None
-    """The task of the one that was put last,"""
+    tasks: Sequence[str]
+    """The tasks of those that were looked at, that of the newest first."""
+    looked_at: int
+    """How many of them, the newest, were looked at: 500 at most where the store counts them."""
     newest: datetime | None
-    """and when that failed."""
+    """When the one that was put last failed."""
     first_seen: datetime | None = None
     """When a job first failed in this group, and last, whether it is kept or not. None: it was not asked for, as only
     jobs of one queue or task are counted; or the store does not keep it."""
@@ -265,23 +368,23 @@ def failures_course(
     store = app.store
     wanted = Filter(states=(State.FAILED,), queue=queue, task=task, limit=PAGE)
     counted: dict[str, int] = {}
-    newest: dict[str, Snapshot] = {}
+    found: dict[str, list[Snapshot]] = {}
     times: dict[str, FailureTimes] = {}
     if Facet.STATISTICS in store.facets and queue is None and task is None:
         counted = dict((yield facet(store, Statistics).failures(limit)))
         for name in filter(None, counted):
-            page: Page = yield store.find(replace(wanted, group=name, limit=1))
-            newest |= {job.group or "": job for job in page.jobs}
+            page: Page = yield store.find(replace(wanted, group=name))
+            found[name] = page.jobs
         times = yield from _times_course(app, list(counted))
     else:
         more: Filter | None = wanted
         while more is not None:
             page = yield store.find(more)
             for job in page.jobs:
-                counted[job.group or ""] = counted.get(job.group or "", 0) + 1
-                newest.setdefault(job.group or "", job)
+                found.setdefault(job.group or "", []).append(job)
             more = following(more, page)
-    groups = [_group(app, name, number, newest.get(name), times.get(name)) for name, number in counted.items()]
+        counted = {name: len(jobs) for name, jobs in found.items()}
+    groups = [_group(app, name, number, found.get(name, []), times.get(name)) for name, number in counted.items()]
     return sorted(groups, key=lambda group: -group.count)[:limit]
 
 
@@ -297,12 +400,12 @@ def _times_course(app: Headrace, groups: list[str]) -> Course[dict[str, FailureT
     return {times.group: times for times in (yield from ask(asked))}
 
 
-def _group(app: Headrace, name: str, number: int, newest: Snapshot | None, times: FailureTimes | None) -> FailureGroup:
-    task, failed = (None, None) if newest is None else (newest.task, moment(newest.finished))
+def _group(app: Headrace, name: str, number: int, jobs: list[Snapshot], times: FailureTimes | None) -> FailureGroup:
+    tasks, failed = list(dict.fromkeys(job.task for job in jobs)), moment(jobs[0].finished) if jobs else None
     if times is None:
-        return FailureGroup(name, number, task, failed)
-    by_hour = in_hours(times.hours, app.clock.now())
-    return FailureGroup(name, number, task, failed, moment(times.first), moment(times.last), by_hour)
+        return FailureGroup(name, number, tasks, len(jobs), failed)
+    first, last, by_hour = moment(times.first), moment(times.last), in_hours(times.hours, app.clock.now())
+    return FailureGroup(name, number, tasks, len(jobs), failed, first, last, by_hour)
 
 
 # -- tags ------------------------------------------------------------------------------------------------

@@ -158,8 +158,15 @@ delete, adelete = forms(delete_course)
 
 def edit_course(app: Headrace, name: str, changes: ScheduleEdits) -> Course[ScheduleDetails]:
     """Change a schedule that is in use, as `StoredSchedule.edit` does."""
-    changed = yield from changing(app.store, name, edits(app, changes))
-    yield from audit.note(app.store, "edit", f"schedule {name}")
+    change, known = edits(app, changes), list[ScheduleRecord]()
+
+    def noting(record: ScheduleRecord, now: int) -> ScheduleRecord:
+        known.append(record)
+        return change(record, now)
+
+    changed = yield from changing(app.store, name, noting)
+    differ = audit.differences(known[0].definition, changed.definition)
+    yield from audit.note(app.store, "edit", f"schedule {name}: {', '.join(map(str, differ))}" if differ else "")
     return _details(app, changed)
 
 
@@ -173,9 +180,10 @@ def _each(
     for name in names:
         try:
             acted.append(ScheduleActed(name, True, (yield from act(app, name))))
-            yield from audit.note(app.store, what, f"schedule {name}")
         except ScheduleNotFound:
             acted.append(ScheduleActed(name, False, "not found"))
+    done = [each.name for each in acted if each.ok]
+    yield from audit.note(app.store, what, f"schedule{'s' * (len(done) > 1)} {', '.join(done)}" if done else "")
     return acted
 
 

@@ -15,7 +15,7 @@ from headrace.store import Store
 from headrace.store.contract import CORE_FACETS
 from headrace.store.courses import Course
 from headrace.store.facets import SEARCH, Tags, facet
-from headrace.store.paging import PAGE, following, whole_page_course
+from headrace.store.paging import LOOKS, PAGE, following, whole_page_course
 from headrace.values.codec import decode_error
 
 if TYPE_CHECKING:
@@ -62,22 +62,27 @@ def check_searchable(store: Store, selection: Selection) -> None:
 
 
 def page_of_course(app: Headrace, selection: Selection) -> Course[Page]:
-    """One page of as many jobs as the filter's limit says, if there are as many, newest first."""
+    """One page of as many jobs as the filter's limit says, if there are as many, newest first.
+
+    A search in vain is cut short after some looks: its page has fewer, and a cursor.
+    """
     store = app.store
     check_searchable(store, selection)
     if selection == Selection(wanted=selection.wanted):
         return (yield from whole_page_course(store, selection.wanted))
     wanted, missing = replace(selection.wanted, limit=PAGE), selection.wanted.limit
     jobs: list[Snapshot] = []
+    left = LOOKS * LOOK
     while True:
-        page: Page = yield store.find(wanted)
+        page: Page = yield from whole_page_course(store, wanted)
+        left -= PAGE
         fitting = [place for place, job in enumerate(page.jobs) if selection.fits(job)]
         if len(fitting) > missing:  # it ends within this page: once more, for the cursor behind its last job
             wanted = replace(wanted, limit=fitting[missing - 1] + 1)
             continue
         jobs += (page.jobs[place] for place in fitting)
         missing -= len(fitting)
-        if page.cursor is None or not missing:
+        if page.cursor is None or not missing or left <= 0 or len(page.jobs) < wanted.limit:
             return Page(jobs, page.cursor)
         wanted = replace(wanted, after=page.cursor)
 

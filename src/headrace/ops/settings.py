@@ -81,16 +81,22 @@ setting, asetting = forms(setting_course)
 def change_course(app: Headrace, name: str, value: Any) -> Course[None]:
     """Set one of them; None: back to the default. Text is read, as in "3 days"."""
     base, _, queue = name.partition(":")
+    before = yield from setting_course(app, name)
     if base == CONCURRENCY:
         limit = read_number(CONCURRENCY, value) if isinstance(value, str) else value
         yield app.queue(_queue_of(name, queue)).limiting(limit)
     else:
         changes = checked({name: None if value is None else read(name, value)})
         yield facet(app.store, Settings).set_settings(changes)
-    yield from audit.note(app.store, "set", f"{name}: {'default' if value is None else value}")
+    after = yield from setting_course(app, name)
+    yield from audit.note(app.store, "set", f"{name}: from {_noted(before)} to {_noted(after)}")
 
 
 change, achange = forms(change_course)
+
+
+def _noted(setting: Setting) -> str:
+    return setting.text if setting.set else f"the default, {setting.text}"
 
 
 def _setting(name: str, found: dict[str, int]) -> Setting:
@@ -147,10 +153,12 @@ class AppSettings(MutableMapping[str, "timedelta | int | None"]):
         return _shown(definition, found.get(name, found.get(base, definition.default)))
 
     def __setitem__(self, name: str, value: Duration | int | None) -> None:
+        self._app._create_store()
         change(self._app, name, value)
 
     async def aset(self, name: str, value: Duration | int | None) -> None:
         """What `app.settings[name] = value` does, from async code; None goes back to the default."""
+        await self._app._acreate_store()
         await achange(self._app, name, value)
 
     def __delitem__(self, name: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -13,7 +14,8 @@ from headrace.records import Counts, SessionSnapshot, Snapshot, State
 from headrace.schedule.vocabulary import ordinal
 from headrace.store.contract import Facet
 from headrace.store.courses import Course
-from headrace.store.facets import Circumstances, Explaining, LaneSnapshot, facet
+from headrace.store.facets import Circumstances, Explaining, facet
+from headrace.store.lanes import LaneSnapshot
 from headrace.store.limits import DEPENDENCY
 from headrace.values.codec import decode_error
 from headrace.values.glob import any_fits
@@ -40,7 +42,8 @@ def why_course(app: Headrace, job: Snapshot) -> Course[Why]:
         job, now = around.job, around.now
     sessions = yield store.sessions()
     counts = yield store.counts()
-    return explain(job, sessions, counts, now, around)
+    found = explain(job, sessions, counts, now, around)
+    return found._replace(sentence=on_its_line(found.sentence))
 
 
 why, awhy = forms(why_course)
@@ -162,9 +165,19 @@ def _held_by_rate(job: Snapshot, around: Circumstances, now: int) -> Why | None:
     lane = found.lane
     return Why(
         "rate",
-        f"the lane {lane.key!r} starts at most {_number(lane.rate or 0, 'job')} within {length(lane.per)}; "
-        f"its turn is at {local(job.due, now)}.",
+        f"the lane {lane.key!r} starts at most {_number(lane.rate or 0, 'job')} within {length(lane.per)}"
+        f"{_since(found, 'rate', now)}; its turn is at {local(job.due, now)}.",
     )
+
+
+def _since(found: LaneSnapshot, what: str, now: int) -> str:
+    """Who has set the limit or the rate of a lane, or which job has changed it."""
+    rule, change = found.rule, found.change
+    if rule is not None and getattr(rule, what) is not None:
+        return f" (set{f' by {rule.by}' if rule.by else ''} at {local(rule.at, now)})"
+    if change is not None and what in change.what:
+        return f" (changed by job {change.job} at {local(change.at, now)}: {change.what})"
+    return ""
 
 
 def _blocked(around: Circumstances) -> Why:
@@ -200,13 +213,13 @@ def _waits_for_turn(around: Circumstances, found: LaneSnapshot) -> Why:
         return Why(
             "limit",
             f"the lane {lane.key!r} runs at most {_number(lane.limit, 'job')} at once"
-            f"{_listed(found.running, found.runs)}; {before}.",
+            f"{_since(found, 'limit', around.now)}{_listed(found.running, found.runs)}; {before}.",
         )
     if found.next_start is not None and found.next_start > around.now:
         return Why(
             "rate",
-            f"the lane {lane.key!r} starts at most {_number(lane.rate or 0, 'job')} within {length(lane.per)}, "
-            f"the next at {local(found.next_start, around.now)}; {before}.",
+            f"the lane {lane.key!r} starts at most {_number(lane.rate or 0, 'job')} within {length(lane.per)}"
+            f"{_since(found, 'rate', around.now)}, the next at {local(found.next_start, around.now)}; {before}.",
         )
     if full := _queue_full(around, _place(around, found)):
         return full
@@ -267,8 +280,30 @@ def command(*words: str) -> str:
 
     >>> command("queues", "resume", "my mail")
     "headrace queues resume 'my mail'"
+    >>> print(command("revive", "two" + chr(10) + "lines"))
+    headrace revive $'two\\nlines'
     """
-    return shlex.join(("headrace", *words))
+    return " ".join(map(_quoted, ("headrace", *words)))
+
+
+_BREAKS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+"""What ends a line, or moves the cursor of a terminal."""
+
+
+def on_its_line(text: str) -> str:
+    """A text in which names that others chose begin no line of their own.
+
+    >>> print(on_its_line("two" + chr(10) + "lines"))
+    two\\nlines
+    """
+    return _BREAKS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def _quoted(word: str) -> str:
+    if _BREAKS.search(word):
+        escaped = word.replace("\\", "\\\\").replace("'", "\\'")
+        return f"$'{on_its_line(escaped)}'"
+    return shlex.quote(word)
 
 
 def _number(count: int, what: str) -> str:
