@@ -62,7 +62,7 @@ MEANING = {
     Facet.MOVE: "`MoveTo`: a run ends with its job in another queue",
     Facet.RETENTION: "ended jobs are kept for a while, then deleted",
     Facet.RELATIONS: "`after=`, `WaitFor`, chains and groups",
-    Facet.LANES: "`lane=`: limits, rates, sequences, fair turns",
+    Facet.LANES: "`lane=`: limits, rates, sequences, fair turns; `headrace lanes`",
     Facet.QUEUES: "queues are paused and limited, and named by patterns",
     Facet.BLOCKS: "tasks are blocked for all workers",
     Facet.EDIT: "waiting jobs are changed, running ones taken back",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import doctest
 import importlib
 import re
@@ -78,3 +79,20 @@ def test_the_python_of_the_readme(block: str, tmp_path: Path, monkeypatch: pytes
         command = [sys.executable, "app.py"]
         result = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=60, check=False)
     assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize("name", [name for name in PROGRAMS if name.startswith("guide")])
+def test_the_programs_of_the_guide_enqueue_nothing_on_import(name: str) -> None:
+    """A worker imports such a module, in each of its processes."""
+    acts = {"enqueue", "enqueue_many", "group", "chain"}
+    module = ast.parse(PROGRAMS[name])
+    if not any(isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) for node in module.body):
+        return  # a script, without tasks
+    for statement in module.body:
+        if isinstance(statement, ast.Expr | ast.Assign):
+            called = {node.func.attr for node in ast.walk(statement) if _is_method_call(node)}  # type: ignore[attr-defined]
+            assert not called & acts, ast.unparse(statement)
+
+
+def _is_method_call(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)

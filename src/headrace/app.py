@@ -16,8 +16,8 @@ from headrace.holder import StoreHolder
 from headrace.hooks import Hooks
 from headrace.job import Job
 from headrace.options import task_options
-from headrace.records import SessionSnapshot
 from headrace.retry import Backoff
+from headrace.store.callers import given_connection
 from headrace.store.contract import Operation
 from headrace.store.courses import arun_course, run_course
 from headrace.store.facets import DayStats, Statistics, Tags, facet
@@ -32,6 +32,7 @@ from headrace.values.names import check_count, check_name
 from headrace.values.signatures import takes_keywords_of
 
 if TYPE_CHECKING:
+    from headrace.ops.look import WorkerFigures
     from headrace.ops.settings import AppSettings
     from headrace.queue import Queue
     from headrace.records import Definition
@@ -162,7 +163,7 @@ class Headrace(StoreHolder, Hooks):
 
     # -- jobs --
 
-    def enqueue_many(self, calls: Iterable[Call[R]], *, connection: object | None = None) -> list[Job[R]]:
+    def enqueue_many(self, calls: Iterable[Call[R]], *, connection: object = ...) -> list[Job[R]]:
         """Put a batch of calls into the store in one step: all of them or none.
 
         Stores on Redis serve nobody else meanwhile: there more than 1,000 jobs, or 8 MB, are put in several such steps.
@@ -178,13 +179,14 @@ class Headrace(StoreHolder, Hooks):
         >>> [job.result() for job in jobs]
         [0, 2, 4]
         """
-        return enqueueing.enqueue_many(self, calls, connection)
+        return enqueueing.enqueue_many(self, calls, given_connection(connection))
 
-    async def aenqueue_many(self, calls: Iterable[Call[R]], *, connection: object | None = None) -> list[Job[R]]:
+    async def aenqueue_many(self, calls: Iterable[Call[R]], *, connection: object = ...) -> list[Job[R]]:
         """The same, from async code. The handles know their jobs' state: looking at it needs no further request."""
-        return await enqueueing.aenqueue_many(self, calls, connection)
+        return await self._aenqueue_many(calls, given_connection(connection))
 
     _enqueue = enqueueing.enqueue
+    _aenqueue_many = enqueueing.aenqueue_many
 
     def transaction(self, connection: object) -> AbstractContextManager[None]:
         """Have every enqueue inside, in this thread or asyncio task, go through a connection of yours.
@@ -255,16 +257,20 @@ class Headrace(StoreHolder, Hooks):
         found = await self.store.arun(facet(self.store, Statistics).failures(limit))
         return dict(found)
 
-    def workers(self) -> list[SessionSnapshot]:
+    def workers(self) -> list[WorkerFigures]:
         """The worker processes as the store sees them: name, pid, queues, how many jobs they run, when last seen.
 
         `app.jobs(worker=name)` lists what one runs.
         """
-        return self.store.run(self.store.sessions())
+        from headrace.ops.look import workers  # noqa: PLC0415  (few programs ask)
 
-    async def aworkers(self) -> list[SessionSnapshot]:
+        return workers(self)
+
+    async def aworkers(self) -> list[WorkerFigures]:
         """The same, from async code."""
-        return await self.store.arun(self.store.sessions())
+        from headrace.ops.look import aworkers  # noqa: PLC0415
+
+        return await aworkers(self)
 
     def stats(self, queue: str = "default", day: date | str | None = None) -> QueueStats:
         """How long jobs of a queue waited and ran on a day (UTC; today if not given), and what went wrong.
@@ -305,7 +311,7 @@ class Headrace(StoreHolder, Hooks):
         return dict(found)
 
     def queue(self, name: str) -> Queue:
-        """A handle on a queue: pause it, limit it, look at what stands in line."""
+        """A handle on a queue: pause it, limit it and its lanes, look at what stands in line."""
         from headrace.queue import Queue  # noqa: PLC0415  (most programs only enqueue)
 
         return Queue(self, name)
@@ -316,9 +322,9 @@ class Headrace(StoreHolder, Hooks):
 
         `job`: of this id. `queue`, `task`: a name or a GLOB. `what`: one or several of created, started, progress, log,
         done, failed, retried, deferred, released, crashed, moved, waiting, cancelling, cancelled, revived, edited,
-        deleted, lost, taken back, set (a setting: it is about no job). `tracked`: only of tracked jobs. `timeout`: end
-        after so long without an event that fits. An event `missed` says that some were lost: the reader was slow, or
-        the store was away.
+        deleted, lost, taken back, set (a setting, or the rules of a lane). `tracked`: only of tracked jobs. `timeout`:
+        end after so long without an event that fits. An event `missed` says that some were lost: the reader was slow,
+        or the store was away.
 
         >>> app = Headrace("sqlite:///:memory:")
         >>> @app.task(name="greet")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -75,6 +76,8 @@ def enqueue(app: Headrace, call: Call[R], connection: object | None) -> Job[R]:
     if loading.under_way:
         loading.warn_of_enqueue()
     puts = _put(app, [call.new], connection)
+    if puts[0].changed:
+        _tell_of_change(app, call.new, puts[0].changed)
     if call.terms is not None and call.terms.strict and not puts[0].created:
         raise JobExists(puts[0].id)
     if connection is None:
@@ -93,6 +96,7 @@ def enqueue_many(
     for piece in pieces(batch.jobs, None if whole else app.store.put_at_once):
         with counting(puts, len(batch.jobs)):
             puts += _put(app, piece, connection)
+    _tell_of_changes(app, batch, puts)
     _refuse_others(batch, puts)
     return _handles(app, batch.jobs, puts, connection)
 
@@ -106,6 +110,35 @@ def _put(app: Headrace, jobs: list[NewJob], connection: object | None) -> list[P
     if crashpoints.armed:
         crashpoints.reach("put.after")
     return puts
+
+
+def _tell_of_changes(app: Headrace, batch: _Batch, puts: Sequence[Put]) -> None:
+    for job, put in zip(batch.jobs, puts, strict=True):
+        if put.changed:
+            _tell_of_change(app, job, put.changed)
+
+
+QUIET = 60.0
+"""Seconds between two lines of the log about the same lane: calls that disagree change it again and again."""
+_told: dict[tuple[str, str, str], float] = {}
+
+
+def _tell_of_change(app: Headrace, job: NewJob, changed: str) -> None:
+    """Log that a call has changed the rules of its lane."""
+    import logging  # noqa: PLC0415  (few programs need it: an import of headrace stays fast)
+
+    assert job.lane is not None
+    place, now = (app.url, job.queue, job.lane.key), time.monotonic()
+    if now - _told.get(place, -QUIET) < QUIET:
+        return
+    if len(_told) >= 1_000:
+        _told.clear()
+    _told[place] = now
+    logging.getLogger("headrace").warning(
+        "Job %s of %s has changed the lane %r of the queue %r: %s. Where calls disagree the newest one counts; what "
+        "'headrace lanes' sets wins over all of them.",
+        *(job.id, job.task, job.lane.key, job.queue, changed),
+    )
 
 
 def _refuse_others(batch: _Batch, puts: Sequence[Put]) -> None:
@@ -142,6 +175,7 @@ async def aenqueue_many(
             operation = app.store.put(piece) if connection is None else putting(app, piece, connection)
             step = await app.store.arun(operation)
         puts += step
+    _tell_of_changes(app, batch, puts)
     _refuse_others(batch, puts)
     return await _ahandles(app, batch.jobs, puts, connection)
 

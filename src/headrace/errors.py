@@ -211,7 +211,13 @@ class SchemaTooNew(StoreError):
 
 
 class SchemaTooOld(StoreError):
-    """The store was written by an older headrace, and has to be migrated first: `headrace migrate`."""
+    """The store was written by an older headrace, in a shape that this one does not work with."""
+
+    REMEDY = "Use another file, schema or namespace, and let the version that wrote this one finish its jobs."
+
+    @classmethod
+    def in_database(cls, where: str, version: int, known: int) -> SchemaTooOld:
+        return cls(f"{where} has schema version {version}; this headrace works with {known}. {cls.REMEDY}")
 
 
 class MaybeApplied(StoreError):

@@ -93,6 +93,9 @@ class Events(_Reader):
         return self
 
     def __next__(self) -> Event:
+        from headrace.worker.context import refuse_on_loop  # noqa: PLC0415  (few programs run jobs)
+
+        refuse_on_loop("app.events()", "'async for event in app.aevents(...)'")
         with self._reading:
             event = self._next()
         if event is None:

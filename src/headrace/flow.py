@@ -16,6 +16,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -25,7 +26,7 @@ from headrace.errors import ArgumentsError, ConfigurationError
 from headrace.job import Job
 from headrace.options import Policy, check_policy
 from headrace.store.contract import Facet
-from headrace.task import Call
+from headrace.task import Call, Task
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
@@ -62,7 +63,7 @@ async def achain(*calls: Call[Any], if_failed: Policy = "fail") -> list[Job[Any]
 
 def _chained(calls: tuple[Call[Any], ...], if_failed: Policy) -> list[Call[Any]]:
     linked: list[Call[Any]] = []
-    for call in calls:
+    for call in _checked("chain", calls):
         linked.append(_after(call, linked[-1:], if_failed))
     return linked
 
@@ -82,11 +83,27 @@ async def agroup(*calls: Call[Any], then: Call[Any] | None = None, if_failed: Po
 
 
 def _grouped(calls: tuple[Call[Any], ...], then: Call[Any] | None, if_failed: Policy) -> list[Call[Any]]:
+    _checked("group", calls)
     if then is None:
         return list(calls)
+    if type(then) is not Call:
+        raise ArgumentsError(f"group(then=...) takes a task.call(...) value, not {_described(then)}.")
     if not calls:
         raise ArgumentsError("A group needs at least one call for another to come after.")
     return [*calls, _after(then, calls, if_failed)]
+
+
+def _checked(taker: str, calls: tuple[Call[Any], ...]) -> tuple[Call[Any], ...]:
+    for call in calls:
+        if type(call) is not Call:
+            unpacked = f" Unpack it: {taker}(*calls)." if isinstance(call, Iterable) else ""
+            raise ArgumentsError(f"{taker}() takes task.call(...) values, not {_described(call)}.{unpacked}")
+    return calls
+
+
+def _described(other: object) -> str:
+    hint = f": write {other.__name__}.call(...)" if isinstance(other, Task) else ""
+    return f"{type(other).__name__}{hint}"
 
 
 def _after(call: Call[Any], first: list[Call[Any]] | tuple[Call[Any], ...], if_failed: Policy) -> Call[Any]:

@@ -11,7 +11,7 @@ from headrace.locks import is_mine, reentrant_lock
 from headrace.store import Store, open_store
 from headrace.store.contract import Facet, Operation
 from headrace.store.facets import Rows, Sql, refusal
-from headrace.store.urls import HiddenUrl
+from headrace.store.urls import HiddenUrl, load_driver
 from headrace.values.clock import Clock, SystemClock
 
 DEFAULT_URL = "sqlite:///headrace.db"
@@ -37,6 +37,7 @@ class StoreHolder:
         if url is not None and not isinstance(url, str):
             raise ConfigurationError(f"A store's URL is text, as in 'sqlite:///jobs.db', not {url!r}.")
         self.url = url or os.environ.get("HEADRACE_STORE") or DEFAULT_URL
+        load_driver(self.url)
         self.pool = pool
         """The program's own pool. Worker processes and isolated jobs open connections by themselves, by the URL."""
         self._clock = clock
@@ -54,7 +55,7 @@ class StoreHolder:
             )
         with self._opening:
             if "store" not in vars(self):
-                self.store = self._introduced(open_store(self.url, clock=self._clock, pool=self.pool))
+                self.store = self._introduced(open_store(self.url, clock=self._clock, pool=self.pool, create=None))
         return self.store
 
     @property
@@ -96,6 +97,18 @@ class StoreHolder:
             serve(self)
         return store
 
+    def _create_store(self) -> None:
+        """Create the store before a look that something is written after. (A look alone creates no schema.)"""
+        create = getattr(self.store, "create", None)
+        if create is not None:
+            create()
+
+    async def _acreate_store(self) -> None:
+        if hasattr(self.store, "create"):
+            from asyncio import to_thread  # noqa: PLC0415  (half of what `import headrace` would take)
+
+            await to_thread(self._create_store)
+
     def close(self) -> None:
         """Let go of the store; the next use opens it anew. Inside `testing()` its store stays until the end."""
         store = self._opened
@@ -108,11 +121,6 @@ class StoreHolder:
         from asyncio import to_thread  # noqa: PLC0415  (half of what `import headrace` would take)
 
         await to_thread(self.close)
-
-    @property
-    def is_testing(self) -> bool:
-        """Whether `testing()` has put another store in place."""
-        return bool(self._stand_ins)
 
     def require(self, facet: Facet, what: str) -> None:
         """Refuse in words what the store cannot do, before anything is written."""

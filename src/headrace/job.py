@@ -151,7 +151,7 @@ class Job(Generic[R_co]):
 
     @property
     def data(self) -> Any:
-        """What its runs left with `current().update(data)`, and others with `update`."""
+        """What its runs left with `current().update(...)`, and others with `update`."""
         return decode_value(self.snapshot.data)
 
     @property
@@ -192,10 +192,12 @@ class Job(Generic[R_co]):
         """Wait for the job to end, and return what it returned.
 
         Raises `JobFailed` with the remote error, `JobCancelled`, `JobNotFound` if it was deleted, or `Timeout`. Inside
-        a task it keeps a slot of the worker busy, which the other job may need: `raise WaitFor(job)` does not.
+        a task it keeps a slot of the worker busy, which the other job may need: `raise WaitFor(job)` does not. Inside
+        an `async def` task it is refused, as it would block the event loop: `await job` there.
         """
-        from headrace.worker.context import check_current  # noqa: PLC0415  (most programs do not run jobs)
+        from headrace.worker.context import check_current, refuse_on_loop  # noqa: PLC0415  (few programs run jobs)
 
+        refuse_on_loop("job.result()", "'await job' (or 'await job.aresult(timeout=...)'), or raise WaitFor(job)")
         began, limit = time.monotonic(), _limit(timeout)
         if self.refresh().state.final:
             return self._outcome()
@@ -345,12 +347,12 @@ class Job(Generic[R_co]):
         """The same, from async code."""
         return (await arun_course(self.app.store, log_course(self.app, [self.id], line)))[0]
 
-    def update(self, change: Change | None = None, /, **changes: Any) -> bool:
+    def update(self, change: Mapping[str, Any] | Change | None = None, /, **pairs: Any) -> bool:
         """Change its data, in whatever state it is. False if it is gone.
 
-        `update(key=value)` sets keys of an object. `update(function)` takes any data: the function gets the old data
-        (None: none) and returns the new; it is called again if the data changes meanwhile, so that no change is lost. A
-        run sees the new data from its next renewal on.
+        `update(key=value)` and `update({"key": value})` set keys of an object and leave the others. `update(function)`
+        takes any data: the function gets the old data (None: none) and returns the new; it is called again if the data
+        changes meanwhile, so that no change is lost. A run sees the new data from its next renewal on.
 
         >>> from headrace import Headrace
         >>> app = Headrace("sqlite:///:memory:")
@@ -362,15 +364,15 @@ class Job(Generic[R_co]):
         >>> job.data
         {'approved': True, 'by': 'ada'}
         """
-        return run_course(self.app.store, self._update(change, changes))
+        return run_course(self.app.store, self._update(change, pairs))
 
-    async def aupdate(self, change: Change | None = None, /, **changes: Any) -> bool:
+    async def aupdate(self, change: Mapping[str, Any] | Change | None = None, /, **pairs: Any) -> bool:
         """The same, from async code."""
-        return await arun_course(self.app.store, self._update(change, changes))
+        return await arun_course(self.app.store, self._update(change, pairs))
 
-    def _update(self, change: Change | None, changes: Mapping[str, Any]) -> Course[bool]:
+    def _update(self, change: Mapping[str, Any] | Change | None, pairs: Mapping[str, Any]) -> Course[bool]:
         self._snapshot = self._state = None
-        return update_course(self.app, self.id, change_of(change, changes))
+        return update_course(self.app, self.id, change_of(change, pairs))
 
     # -- changing --
 

@@ -115,10 +115,14 @@ def _broken(path: str, error: BaseException) -> str:
 
 
 def _place(error: BaseException) -> str:
-    """The line outside of headrace that an error comes from."""
-    ours = (os.path.dirname(__file__), "<frozen importlib", importlib.__file__)
+    """The user's own line that an error comes from: the innermost one outside of headrace, Python and packages."""
+    import sysconfig  # noqa: PLC0415  (for errors alone)
+
+    ours = (os.path.dirname(__file__) + os.sep, "<frozen importlib", str(importlib.__file__))
+    foreign = tuple(sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib"))
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(ours)]
-    return f"{frames[-1].filename}, line {frames[-1].lineno}" if frames else ""
+    own = [frame for frame in frames if not frame.filename.startswith(foreign)] or frames  # the app may be a package
+    return f"{own[-1].filename}, line {own[-1].lineno}" if own else ""
 
 
 def _import_file(file: Path) -> object:

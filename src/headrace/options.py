@@ -225,7 +225,7 @@ class JobOptions(TypedDict, total=False):
     ]
     """A key: jobs of a queue that have it take turns with those of other lanes. `{customer}` is that argument."""
     limit: Annotated[int, Option(_unless_none(_check_some), "How many jobs of the lane run at once.")]
-    """How many jobs of the lane may run at once."""
+    """How many jobs of the lane may run at once; None: as many as come. What is not said leaves the lane as it is."""
     rate: Annotated[
         str | tuple[int, Duration],
         Option(_unless_none(lambda _, value: parse_rate(value)), "How many jobs of the lane may start: '10/minute'."),
@@ -416,16 +416,23 @@ def merged_lane(task: Mapping[str, Any], call: Mapping[str, Any]) -> Mapping[str
 
 
 def lane_of(options: Mapping[str, Any]) -> Lane | None:
-    """The lane that options speak of, its key as it was written."""
+    """The lane that options speak of, its key as it was written. What is not among them is not said.
+
+    >>> lane_of({"lane": "k", "limit": None})
+    Lane(key='k', limit=0, rate=None, per=1000, sequence=False, weight=None)
+    """
     said = {name: value for name, value in options.items() if value is not None}
     if "sequence" in said:
         for name in ("lane", "limit", "rate", "weight"):
             if name in said:
                 raise ConfigurationError(f"A sequence runs one job at a time: {name}= can't be said beside sequence=.")
-        return Lane(said["sequence"], limit=1, sequence=True)
+        return Lane(said["sequence"], sequence=True)
     if "lane" in said:
-        starts, per = said.get("rate", (None, 1_000))
-        return Lane(said["lane"], limit=said.get("limit"), rate=starts, per=per, weight=said.get("weight", 1))
+        limit, weight = (
+            options[name] or none if name in options else None for name, none in (("limit", 0), ("weight", 1))
+        )
+        starts, per = said.get("rate", (0 if "rate" in options else None, 1_000))
+        return Lane(said["lane"], limit=limit, rate=starts, per=per, weight=weight)
     if said:
         raise ConfigurationError("limit=, rate= and weight= hold for the jobs of a lane: add lane='a key'.")
     return None

@@ -37,22 +37,34 @@ def update_course(app: Headrace, job_id: str, change: Change) -> Course[bool]:
             return written is True
 
 
-def change_of(change: Change | None, changes: Mapping[str, Any]) -> Change:
-    """What `update(function)` or `update(key=value)` asks for."""
-    if (change is None) == (not changes):
-        raise ArgumentsError("update() takes key=value pairs, or one function from the old data to the new.")
-    return setting(changes) if change is None else change
+FUNCTION = "one function from the old data to the new"
+INSTEAD = "job.update(function), which gets the old data and returns the new"
 
 
-def setting(changes: Mapping[str, Any], remove: Collection[str] = ()) -> Change:
-    """Set keys of an object, and remove others."""
+def change_of(change: Mapping[str, Any] | Change | None, pairs: Mapping[str, Any]) -> Change:
+    """The change that `update(function)`, `update({key: value})` or `update(key=value)` asks for."""
+    if callable(change) and not pairs:
+        return change
+    return setting(changes_of(change, pairs, FUNCTION))
+
+
+def changes_of(mapping: object, pairs: Mapping[str, Any], instead: str) -> dict[str, Any]:
+    """The keys that `update({key: value})` or `update(key=value)` sets. `instead`: what else serves."""
+    if not isinstance(mapping, Mapping | None) or (mapping is None and not pairs):
+        raise ArgumentsError(f"update() takes a mapping, key=value pairs, or {instead}.")
+    changes = {**(mapping or {}), **pairs}
+    for key in changes:
+        if not isinstance(key, str):
+            raise ArgumentsError(f"update() sets keys that are text, not {key!r:.60}.")
+    return changes
+
+
+def setting(changes: Mapping[str, Any], remove: Collection[str] = (), instead: str = INSTEAD) -> Change:
+    """Set keys of an object, and remove others. `instead`: what to use if the data is not an object."""
 
     def change(old: Any) -> dict[str, Any]:
         if not isinstance(old, dict | None):
-            raise ConfigurationError(
-                f"The job's data is not an object with keys but {old!r:.60}: use job.update(function), which gets "
-                "the old data and returns the new."
-            )
+            raise ConfigurationError(f"The job's data is not an object with keys but {old!r:.60}: use {instead}.")
         return {**{key: value for key, value in (old or {}).items() if key not in remove}, **changes}
 
     return change

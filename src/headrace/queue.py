@@ -1,4 +1,4 @@
-"""A queue as its owner sees it: pause it, limit it, look at what stands in line."""
+"""A queue as its owner sees it: pause it, limit it and its lanes, look at what stands in line."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from headrace.records import Counts, Filter, Page, Snapshot, State
 from headrace.store.contract import Operation
 from headrace.store.courses import Course, arun_course, run_course
 from headrace.store.facets import Editing, QueueControl, Queues, facet
+from headrace.store.lanes import Lanes
 from headrace.store.paging import following
+from headrace.values.durations import Duration, parse_rate
 from headrace.values.names import check_count, check_flag, check_name, check_queue
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ class Queue:
     >>> mail.resume()
     True
     >>> mail.limit(3)
+    >>> mail.lane("customer-7").limit(2)
     """
 
     def __init__(self, app: Headrace, name: str) -> None:
@@ -160,3 +163,68 @@ class Queue:
         if running is not None:
             check_queue(self.name, test=True)
         return facet(self.app.store, Queues).limit(self.name, running)
+
+    def lane(self, key: str) -> QueueLane:
+        """A handle on one of its lanes: set the lane's limit and rate."""
+        return QueueLane(self.app, self.name, key)
+
+
+class QueueLane:
+    """A handle on one lane of a queue. Made by `app.queue("mail").lane("customer-7")`.
+
+    What is set here holds whatever the calls say, also for lanes that have no jobs at present, until `clear()`.
+
+    >>> from headrace import Headrace
+    >>> app = Headrace("sqlite:///:memory:")
+    >>> lane = app.queue("mail").lane("customer-7")
+    >>> lane.limit(2)
+    >>> lane.rate("100/minute")
+    >>> lane.clear()
+    True
+    """
+
+    def __init__(self, app: Headrace, queue: str, key: str) -> None:
+        self.app = app
+        self.queue = check_queue(queue, test=True)
+        self.key = check_name("lane", key)
+
+    def __repr__(self) -> str:
+        return f"<lane {self.key} of queue {self.queue}>"
+
+    def limit(self, running: int | None, by: str = "") -> None:
+        """Let at most so many of its jobs run at once; None: as many as come. `by`: your name, shown by `why`."""
+        self.app.store.run(self.limiting(running, by))
+
+    async def alimit(self, running: int | None, by: str = "") -> None:
+        """The same, from async code."""
+        await self.app.store.arun(self.limiting(running, by))
+
+    def limiting(self, running: int | None, by: str = "") -> Operation[None]:
+        """What `limit` asks the store for."""
+        limit = 0 if running is None else check_count("limit", running, 1)
+        return facet(self.app.store, Lanes).set_lane(self.queue, self.key, limit=limit, by=by)
+
+    def rate(self, starts: str | tuple[int, Duration] | None, by: str = "") -> None:
+        """Let at most so many of its jobs start within a time, as in `rate="10/minute"`; None: at any rate."""
+        self.app.store.run(self.rating(starts, by))
+
+    async def arate(self, starts: str | tuple[int, Duration] | None, by: str = "") -> None:
+        """The same, from async code."""
+        await self.app.store.arun(self.rating(starts, by))
+
+    def rating(self, starts: str | tuple[int, Duration] | None, by: str = "") -> Operation[None]:
+        """What `rate` asks the store for."""
+        rate, per = (0, 1_000) if starts is None else parse_rate(starts)
+        return facet(self.app.store, Lanes).set_lane(self.queue, self.key, rate=rate, per=per, by=by)
+
+    def clear(self) -> bool:
+        """Let the calls decide again about its limit and its rate. False: nothing was set."""
+        return self.app.store.run(self.clearing())
+
+    async def aclear(self) -> bool:
+        """The same, from async code."""
+        return await self.app.store.arun(self.clearing())
+
+    def clearing(self) -> Operation[bool]:
+        """What `clear` asks the store for."""
+        return facet(self.app.store, Lanes).clear_lane(self.queue, self.key)

@@ -22,7 +22,7 @@ from headrace.schedule.rules import anchored, opened, rule_of
 from headrace.store import Store
 from headrace.store.courses import Course, arun_course, run_course
 from headrace.store.facets import ScheduleLook, Schedules, facet
-from headrace.task import Using
+from headrace.task import Task, Using
 from headrace.values.durations import Duration, Instant, as_datetime, milliseconds, moment
 from headrace.values.names import check_count, check_flag, check_name
 
@@ -74,8 +74,8 @@ class ScheduleEdits(ScheduleOptions, ScheduledJobEdits, total=False):
     every: str
     cron: str
     repeat: str
-    task: str
-    """The name of another task. Its arguments must fit, those that were there or those given here."""
+    task: Task[..., Any] | str
+    """Another task, or its name. Its arguments must fit, those that were there or those given here."""
     args: Sequence[Any]
     """Arguments by position; with `kwargs`, they replace all that were there."""
     kwargs: Mapping[str, Any]
@@ -184,10 +184,12 @@ class BoundSchedule(Generic[P]):
     def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> StoredSchedule:
         """Store it: from now on its jobs come by themselves. The same again changes nothing; a name that is taken
         by a schedule stored before gets what is new about this one."""
+        self.app._create_store()
         return StoredSchedule(self.app, run_course(self.app.store, self._storing(args, kwargs)))
 
     async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> StoredSchedule:
         """The same, from async code."""
+        await self.app._acreate_store()
         return StoredSchedule(self.app, await arun_course(self.app.store, self._storing(args, kwargs)))
 
     def _storing(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Course[ScheduleRecord]:
@@ -440,7 +442,7 @@ def edits(app: Headrace, changes: ScheduleEdits) -> Callable[[ScheduleRecord, in
 
 def _what_runs(app: Headrace, definition: Definition, changes: ScheduleEdits) -> dict[str, Any]:
     """The task and its arguments, if these fit."""
-    name = changes.get("task", definition.task)
+    name = _name_of(app, changes.get("task", definition.task))
     if name not in app.tasks:
         raise ConfigurationError(f"This app has no task {name!r}, so its arguments can't be checked here.")
     arguments = app.tasks[name].arguments
@@ -452,3 +454,13 @@ def _what_runs(app: Headrace, definition: Definition, changes: ScheduleEdits) ->
     except ArgumentsError as error:
         raise ConfigurationError(f"The schedule keeps its arguments, but {error}. Give it others, too.") from None
     return {"task": name}
+
+
+def _name_of(app: Headrace, task: Task[..., Any] | str) -> str:
+    if isinstance(task, Task):
+        if app.tasks.get(task.name) is not task:
+            raise ConfigurationError(f"{task.name} is a task of another app: name one of this app.")
+        return task.name
+    if not isinstance(task, str):
+        raise ConfigurationError(f"task= takes a task or its name, not {task!r}.")
+    return task

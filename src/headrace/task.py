@@ -31,6 +31,7 @@ from headrace.options import (
     named_in_text,
 )
 from headrace.records import IfFailed, Lane, NewJob
+from headrace.store.callers import given_connection
 from headrace.store.contract import CORE_FACETS
 from headrace.traffic import as_test, in_test_run, is_test
 from headrace.values.codec import Arguments, Results
@@ -83,6 +84,7 @@ class Using(Generic[P, R_co]):
         """The names of the options that were given."""
         self.fields = _call_fields(task.options, values)
         """The fields of `NewJob` that differ from the default, but for those that depend on the arguments."""
+        _check_places(self.fields.get("lane"), task)
         self._unique = _unique_fields(values)
         self._id: str | None = values.get("id")
         needs = _needs(self.fields)
@@ -134,8 +136,7 @@ class Using(Generic[P, R_co]):
 
     async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R_co]:
         """The same, from async code."""
-        calls = [self._call(args, kwargs)]
-        return (await self.task.app.aenqueue_many(calls, connection=self._connection))[0]
+        return (await self.task.app._aenqueue_many([self._call(args, kwargs)], self._connection))[0]
 
     def every(self, phrase: str, **options: Unpack[ScheduleOptions]) -> BoundSchedule[P]:
         """The same call again and again, as words (or cron) say: see `Task.every`."""
@@ -227,6 +228,10 @@ def _after_fields(values: Mapping[str, Any], *, in_sequence: bool) -> dict[str, 
 def _unique_fields(values: Mapping[str, Any]) -> dict[str, Any] | None:
     """The fields of `NewJob` that say how a job is unique; its key is None where the arguments are to make one."""
     key = values.get("unique_key")
+    if values.get("unique") and key is not None:
+        raise ConfigurationError(
+            "unique=True makes a key of the arguments, and unique_key= is a key of your own: give one of them."
+        )
     if not values.get("unique") and key is None:
         if values.get("on_clash") == "replace" and "id" in values:
             raise ConfigurationError("on_clash='replace' is for unique jobs; one with this id stays. Delete it first.")
@@ -250,13 +255,19 @@ def _fill_in(lane: Lane, arguments: Callable[[], Mapping[str, Any]]) -> Lane:
     if _PARAMETER.search(lane.key) is None:
         return lane
     values = arguments()
+    return replace(lane, key=check_name("lane", _PARAMETER.sub(lambda match: str(values[match[1]]), lane.key)))
 
-    def value(match: re.Match[str]) -> str:
-        if match[1] not in values:
-            raise ConfigurationError(f"The key {lane.key!r} names {match[1]!r}, which is not a parameter of the task.")
-        return str(values[match[1]])
 
-    return replace(lane, key=check_name("lane", _PARAMETER.sub(value, lane.key)))
+def _check_places(lane: Lane | None, task: Task[..., Any]) -> None:
+    """Refuse the key of a lane that names what the task does not take."""
+    if lane is None:
+        return
+    names = {parameter.name for parameter in task.arguments.parameters}
+    for name in _PARAMETER.findall(lane.key):
+        if name not in names:
+            raise ConfigurationError(
+                f"The key {lane.key!r} names {name!r}, which is not a parameter of the task {task.name}."
+            )
 
 
 # -- tasks --
@@ -274,6 +285,7 @@ class Task(Generic[P, R_co]):
         self.limited = options.timeout is not None or options.heartbeat is not None
         self.arguments = Arguments(self.name, function)
         self.results = Results(self.name, function, kept=options.keep_result)
+        _check_places(lane_of(options.lane), self)
         self.__doc__ = function.__doc__
         self.__name__ = getattr(function, "__name__", self.name)
         self.__wrapped__ = function
@@ -286,12 +298,12 @@ class Task(Generic[P, R_co]):
         """Run the function here and now, without any queue."""
         return self.function(*args, **kwargs)  # type: ignore[no-any-return]
 
-    def using(self, *, connection: object | None = None, **options: Unpack[CallOptions]) -> Using[P, R_co]:
+    def using(self, *, connection: object = ..., **options: Unpack[CallOptions]) -> Using[P, R_co]:
         """The same task with options for a call: `send.using(queue="slow", run_after="in 5 minutes").enqueue(...)`.
 
         `connection`: enqueue through this connection, in the transaction that is open there (docs/transactions.md).
         """
-        return Using(self, options, connection)
+        return Using(self, options, given_connection(connection))
 
     def _without_options(self) -> Using[P, R_co]:
         if self._bare is None:

@@ -35,8 +35,7 @@ open_block: ContextVar[Block | None] = ContextVar("headrace_transaction", defaul
 @contextmanager
 def block(app: Headrace, connection: object) -> Iterator[None]:
     """Have every enqueue of an app inside go through a connection."""
-    if (through := connection_for(app, connection)) is not None:
-        putting(app, [], through)  # refuses now what could not be used later
+    putting(app, [], connection)  # refuses now what could not be used later
     entered = Block(app, connection, open_block.get())
     token = open_block.set(entered)
     try:
@@ -47,18 +46,13 @@ def block(app: Headrace, connection: object) -> Iterator[None]:
 
 
 def connection_for(app: Headrace, given: object | None) -> object | None:
-    """What an enqueue goes through: the connection given, that of the innermost block, or None: the store's own.
-
-    No connection leads to the store of `app.testing()`, so there jobs are enqueued without.
-    """
-    if given is None:
-        found = open_block.get()
-        if found is None:  # nearly always
-            return None
-        while found is not None and (found.app is not app or found.connection is None):
-            found = found.outer
-        given = None if found is None else found.connection
-    return None if app.is_testing else given
+    """What an enqueue goes through: the connection given, that of the innermost block, or None: the store's own."""
+    if given is not None:
+        return given
+    found = open_block.get()
+    while found is not None and (found.app is not app or found.connection is None):
+        found = found.outer
+    return None if found is None else found.connection
 
 
 def putting(app: Headrace, jobs: list[NewJob], connection: object) -> Operation[list[Put]]:

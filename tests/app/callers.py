@@ -13,6 +13,7 @@ import apsw
 import pytest
 
 from headrace import Headrace, State
+from headrace.ops.act import create_store
 from headrace.records import Lease, SessionInfo, Take
 from store.postgres import servers
 
@@ -27,7 +28,7 @@ class Shop:
     def __init__(self, url: str) -> None:
         self.app = Headrace(url)
         self.confirm = self.app.task(name="confirm")(confirm)
-        self.app.failures()  # opens the store, which creates what it needs
+        create_store(self.app)
 
     connection: Any
 

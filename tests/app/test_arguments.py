@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
-from typing import Any, Literal
+from numbers import Number
+from pathlib import Path
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 import pytest
@@ -340,14 +343,59 @@ def test_parameters_may_have_any_name(app: Headrace) -> None:
         t.assert_not_enqueued(bound, self=2)
 
 
-def test_parameters_of_a_type_that_json_cannot_carry_are_refused(app: Headrace) -> None:
-    class Mine:
-        pass
+class Mine:
+    pass
 
-    def odd(value: Any) -> None: ...
+
+@dataclass
+class Holder:
+    mine: list[Mine]
+
+
+@pytest.mark.parametrize(
+    ("annotation", "culprit"),
+    [
+        (Mine, "Mine"),
+        (Annotated[Mine, "a note"], "Mine"),
+        (list[Mine], "Mine"),
+        (dict[str, Mine], "Mine"),
+        (Holder, "Mine"),
+        (Path, "Path"),
+        (Iterator[int], "Iterator"),
+        (Mine | None, None),
+        (object, None),
+        (Number, None),
+    ],
+)
+def test_types_that_json_cannot_carry_are_refused_at_decoration(
+    app: Headrace, annotation: Any, culprit: str | None
+) -> None:
+    def takes(value: Any) -> None: ...
+
+    def returns() -> Any: ...
+
+    takes.__annotations__ = {"value": annotation}
+    returns.__annotations__ = {"return": annotation}
+    if culprit is None:
+        app.task(takes)
+        app.task(returns)
+        return
+    words = f"has values of type {culprit}, which JSON cannot carry. Annotate "
+    with pytest.raises(ConfigurationError, match=f"takes: 'value' {words}with types that JSON can carry"):
+        app.task(takes)
+    with pytest.raises(ConfigurationError, match=f"returns: its result {words}what it returns"):
+        app.task(returns)
+    app.task(keep_result=False)(returns)
+
+
+def test_a_parameter_that_json_cannot_carry_may_be_left_out(app: Headrace) -> None:
+    """A function may take it from callers that know it, or have a default."""
+
+    def odd(value: Any = None) -> None: ...
 
     odd.__annotations__ = {"value": Mine}
     task = app.task(name="task")(odd)
+    task.enqueue()
     with pytest.raises(ArgumentsError, match="argument 'value' cannot be encoded: Encoding objects of type Mine is"):
         task.enqueue(Mine())
 

@@ -16,7 +16,7 @@ import pytest
 from headrace import Context, Headrace, Job, State, Task, current, flow
 from headrace.job import HistoryEntry
 from headrace.ops.settings import AppSettings
-from headrace.queue import Queue
+from headrace.queue import Queue, QueueLane
 from headrace.schedules import BoundSchedule, StoredSchedule
 from headrace.store.sqlite.store import SqliteStore
 from headrace.task import AsyncTask, Using
@@ -26,12 +26,13 @@ WITHOUT_IO: dict[type, set[str]] = {
     Headrace: {
         "job", "middleware", "on_failure", "on_start", "on_stop", "provide", "queue", "require", "require_option",
         "schedule", "settings",
-        "is_testing", "stand_down", "stand_in", "task", "testing", "transaction", "use_store", "worker",
+        "stand_down", "stand_in", "task", "testing", "transaction", "use_store", "worker",
     },
     Task: {"call", "cron", "every", "repeat", "using"},
     AsyncTask: {"call", "cron", "every", "repeat", "using"},
     Using: {"call", "cron", "every", "repeat"},
-    Queue: {"limiting", "pausing", "resuming", "stopping"},
+    Queue: {"lane", "limiting", "pausing", "resuming", "stopping"},
+    QueueLane: {"clearing", "limiting", "rating"},
     BoundSchedule: {"definition", "name_for", "timeless"},
     StoredSchedule: {
         "declared_by", "last_job", "last_tick", "next", "paused", "queue", "rule", "runs", "task", "upcoming",
@@ -46,7 +47,7 @@ WITHOUT_IO: dict[type, set[str]] = {
     # What a run says goes to the pump of its process, which tells the store.
     Context: {
         "after", "attempt", "cancelled", "check", "children", "crashes", "data", "headers", "heartbeat", "id", "job",
-        "log", "progress", "queue", "task", "tick", "token", "update",
+        "log", "progress", "queue", "replace", "task", "tick", "token", "update",
     },
 }  # fmt: skip
 """What needs no async form, or is one of what has no name."""

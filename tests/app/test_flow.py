@@ -223,6 +223,31 @@ def test_a_known_id_given_as_text_is_fine_also_from_the_same_batch(app: Headrace
     assert give.using(after=[jobs[1].id]).enqueue(3).state is State.BLOCKED
 
 
+def test_flows_are_made_of_calls(app: Headrace) -> None:
+    give: Any = app.tasks["give"]
+    calls: Any = [give.call(1), give.call(2)]
+    for wrong, words in (
+        (lambda: flow.group(calls), "group() takes task.call(...) values, not list. Unpack it: group(*calls)."),
+        (
+            lambda: flow.group(call for call in calls),  # type: ignore[arg-type]
+            "group() takes task.call(...) values, not generator. Unpack it: group(*calls).",
+        ),
+        (lambda: flow.chain(calls), "chain() takes task.call(...) values, not list. Unpack it: chain(*calls)."),
+        (lambda: flow.chain(give), "chain() takes task.call(...) values, not Task: write give.call(...)."),
+        (lambda: flow.chain(give.call(), 5), "chain() takes task.call(...) values, not int."),  # type: ignore[arg-type]
+        (
+            lambda: flow.group(give.call(), then=give),
+            "group(then=...) takes a task.call(...) value, not Task: write give.call(...).",
+        ),
+        (lambda: asyncio.run(flow.agroup(calls)), "group() takes task.call(...) values, not list."),
+        (lambda: asyncio.run(flow.achain(give)), "chain() takes task.call(...) values, not Task"),
+    ):
+        with pytest.raises(ArgumentsError) as caught:
+            wrong()
+        assert words in str(caught.value)
+    assert app.store.run(app.store.counts()) == []
+
+
 def test_flows_that_cannot_be(app: Headrace) -> None:
     give = app.tasks["give"]
     with pytest.raises(ArgumentsError, match="There is no call to enqueue"):

@@ -94,8 +94,13 @@ KNOWN = ", ".join(CallOptions.__annotations__)
         ({"after": ["x"], "if_failed": "shrug"}, "if_failed is 'fail', 'wait' or 'run', not 'shrug'."),
         (
             {"lane": "tenant-{tenant}"},
-            "The key 'tenant-{tenant}' names 'tenant', which is not a parameter of the task.",
+            "The key 'tenant-{tenant}' names 'tenant', which is not a parameter of the task ",
         ),
+        (
+            {"unique": True, "unique_key": "k"},
+            "unique=True makes a key of the arguments, and unique_key= is a key of your own: give one of them.",
+        ),
+        ({"connection": None}, "connection=None is not a connection: the job would be enqueued outside of your "),
     ],
 )
 def test_of_a_call_that_cannot_work(app: Headrace, options: dict[str, Any], words: str) -> None:
@@ -187,6 +192,8 @@ def test_the_task_decides_unless_the_call_does() -> None:
             {"on_failure": "mail"},
             "on_failure takes a plain function, which is called where the job ran, loop or not; not 'mail'.",
         ),
+        ({"lane": "t-{nope}"}, "The key 't-{nope}' names 'nope', which is not a parameter of the task "),
+        ({"sequence": "t-{nope}"}, "The key 't-{nope}' names 'nope', which is not a parameter of the task "),
         ({"name": "a\0b"}, "The task 'a\\x00b' contains a character that cannot be printed."),
         ({"name": "task"}, "There is a task 'task' already: give this one another name=."),
     ],
@@ -232,7 +239,7 @@ def test_of_an_app_that_cannot_work(options: dict[str, Any], words: str) -> None
         ("sqlite:///\0", "The store's URL contains a character that cannot be printed: '\\x00'."),
         ("sqlite:///a\nb.db", "The store's URL contains a character that cannot be printed: '\\n'."),
         ("sqlite:///caf\udce9.db", "The store's URL contains a character that cannot be printed: '\\udce9'."),
-        ("sqlite:///%00", "The store's URL makes no sense: embedded null byte. Write for example sqlite:///jobs.db"),
+        ("sqlite:///%00", "'sqlite:///%00' names no file: names of files can't contain %00."),
         ("redis://:secret@host:99999/0", "'redis://:***@host:99999/0': Ports are numbers from 1 to 65535"),
         ("redis://[::1/0", "'redis://[::1/0': an IPv6 address is written in brackets"),
     ],

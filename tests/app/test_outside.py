@@ -32,6 +32,8 @@ def test_keys_are_set_one_by_one(job: Job[None]) -> None:
     assert job.update(a=1, b={"c": [2]})
     assert job.update(a=None)
     assert job.data == {"a": None, "b": {"c": [2]}}
+    assert job.update({"a": 2, "the key": 3}, b=4)
+    assert job.data == {"a": 2, "b": 4, "the key": 3}
 
 
 def test_a_function_makes_any_data_of_any_other(job: Job[None]) -> None:
@@ -55,10 +57,12 @@ def test_a_change_is_made_again_if_another_came_before_it(app: Headrace, job: Jo
 
 
 def test_what_cannot_be_updated(app: Headrace, job: Job[None]) -> None:
-    with pytest.raises(ArgumentsError, match="one function from the old data to the new"):
-        job.update()
-    with pytest.raises(ArgumentsError, match="one function from the old data to the new"):
-        job.update(lambda data: data, a=1)
+    update: Any = job.update
+    for values, pairs in ([(), {}], [(lambda data: data,), {"a": 1}], [([1],), {}], [(5,), {"a": 1}]):
+        with pytest.raises(ArgumentsError, match="mapping, key=value pairs, or one function from the old data to the"):
+            update(*values, **pairs)
+    with pytest.raises(ArgumentsError, match="sets keys that are text, not 7"):
+        update({7: 1})
     with pytest.raises(PayloadTooLarge):
         job.update(a="x" * 100)
     job.update(lambda _: [1])
@@ -78,7 +82,7 @@ def test_lines_are_text_that_every_store_keeps(job: Job[None]) -> None:
 def test_from_async_code(job: Job[None]) -> None:
     async def add() -> None:
         assert await job.alog("line")
-        assert await job.aupdate(a=1)
+        assert await job.aupdate({"a": 1})
         assert await job.aupdate(lambda data: {**data, "b": 2})
 
     asyncio.run(add())

@@ -15,7 +15,8 @@ from uuid import UUID
 import pytest
 
 from headrace import Headrace, Job, JobFailed, State
-from headrace.errors import ConfigurationError
+from headrace.errors import ConfigurationError, HeadraceError
+from headrace.values.codec import decode_value
 
 NO_ANNOTATION = object()
 
@@ -186,3 +187,8 @@ def test_an_edit_of_retries_keeps_what_a_call_said(app: Headrace) -> None:
     schedule = task.using(keep_result=False).every("every hour", name="hourly").enqueue()
     schedule.edit(retries=2)
     assert schedule.record.definition.options == b'{"retries":2,"keep_result":false}'
+
+
+def test_a_result_that_is_nested_too_deeply_is_refused_in_words() -> None:
+    with pytest.raises(HeadraceError, match="nested too deeply"):
+        decode_value(b"[" * 100_000 + b"]" * 100_000)

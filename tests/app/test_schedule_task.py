@@ -38,3 +38,27 @@ def test_the_task_of_a_schedule_can_be_changed() -> None:
         assert t.jobs[-1].result() == 3
         with pytest.raises(ConfigurationError, match="has no task 'nobody'"):
             schedule.edit(task="nobody")
+
+
+def test_the_task_of_a_schedule_is_given_as_such_or_by_its_name() -> None:
+    app, other = Headrace("sqlite:///:memory:"), Headrace("sqlite:///:memory:")
+
+    def plain() -> None: ...
+
+    @app.task(name="report")
+    def report() -> None: ...
+
+    @app.task(name="shout")
+    def shout() -> None: ...
+
+    @other.task(name="shout")
+    def elsewhere() -> None: ...
+
+    with app.testing():
+        schedule = report.every("every hour", name="r").enqueue()
+        schedule.edit(task=shout)
+        assert schedule.record.definition.task == "shout"
+        with pytest.raises(ConfigurationError, match="shout is a task of another app: name one of this app"):
+            schedule.edit(task=elsewhere)
+        with pytest.raises(ConfigurationError, match="task= takes a task or its name, not <function"):
+            schedule.edit(task=plain)  # type: ignore[arg-type]

@@ -210,7 +210,7 @@ def test_what_a_run_leaves_the_next_one_finds(t: Testing, app: Headrace) -> None
     @app.task
     def count() -> int:
         seen = (current().data or 0) + 1
-        current().update(seen)
+        current().replace(seen)
         return seen
 
     schedule = count.every("every minute", carry_data=True).enqueue()

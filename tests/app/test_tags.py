@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from headrace import Headrace
 from headrace.errors import ConfigurationError, Unsupported
+from headrace.ops.look import WorkerFigures
 from headrace.store.contract import CORE_FACETS
 from headrace.store.sqlite.store import SqliteStore
 
@@ -136,8 +139,11 @@ def test_what_a_worker_runs(app: Headrace) -> None:
     with app.worker():
         assert began.wait(20)
         (worker,) = app.workers()
-        assert (worker.info.queues, worker.running, worker.alive) == (("default",), 1, True)
-        assert list(app.jobs(worker=worker.info.name)) == [job]
+        assert isinstance(worker, WorkerFigures)
+        assert (worker.queues, worker.running, worker.alive, worker.pid) == (("default",), 1, True, os.getpid())
+        assert worker.opened <= worker.seen <= datetime.now(UTC)
+        assert asyncio.run(app.aworkers())[0].id == worker.id
+        assert list(app.jobs(worker=worker.name)) == [job]
         assert list(app.jobs(worker="nobody")) == []
         until.set()
         job.result(timeout=20)

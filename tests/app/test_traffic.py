@@ -68,6 +68,23 @@ def test_a_test_job_that_moves_stays_test_traffic(app: Headrace) -> None:
     assert (job.refresh().queue, job.state) == ("~elsewhere", State.DONE)
 
 
+def test_a_test_job_that_is_sent_to_another_queue_stays_test_traffic(app: Headrace) -> None:
+    job = app.tasks["leaf"].using(test=True).enqueue()
+    seen = []
+    for act in (
+        lambda: job.edit(queue="edited"),
+        lambda: job.requeue(to="requeued"),
+        lambda: job.cancel() and job.revive(to="revived"),
+    ):
+        assert act()
+        seen.append(job.refresh().queue)
+        app.worker(queues=["*"]).run_until_empty()
+        assert job.refresh().state is State.READY, "workers of real jobs do not get it"
+        if len(seen) == 1:
+            app.worker(queues=["*"], test=True).run_until_empty()
+    assert seen == ["~edited", "~requeued", "~revived"]
+
+
 def test_the_calls_of_a_flow_are_marked_one_by_one(app: Headrace) -> None:
     leaf = app.tasks["leaf"].using(test=True)
     last = chain(leaf.call(), leaf.call())[-1]

@@ -33,7 +33,7 @@ def test_what_options_mean(app: Headrace) -> None:
     assert lane_of(app, lane="{tenant}-{number}", limit=3) == Lane("ada-7", limit=3)
     assert lane_of(app, lane="k", rate="10/minute") == Lane("k", rate=10, per=60_000)
     assert lane_of(app, lane="k", rate=(2, timedelta(seconds=5))) == Lane("k", rate=2, per=5_000)
-    assert lane_of(app, sequence="acct-{number}") == Lane("acct-7", limit=1, sequence=True)
+    assert lane_of(app, sequence="acct-{number}") == Lane("acct-7", sequence=True)
 
 
 def test_a_call_says_it_better_than_its_task(app: Headrace) -> None:
@@ -49,9 +49,87 @@ def test_a_call_says_it_better_than_its_task(app: Headrace) -> None:
     assert laned.call().new.lane == Lane("tenant-x", limit=2, rate=5, per=1_000)
     assert lane(laned, limit=9) == Lane("tenant-x", limit=9, rate=5, per=1_000)
     assert lane(laned, lane="other") == Lane("other", limit=2, rate=5, per=1_000)
-    assert lane(laned, sequence="one") == Lane("one", limit=1, sequence=True)
-    assert ordered.call().new.lane == Lane("s", limit=1, sequence=True)
+    assert lane(laned, sequence="one") == Lane("one", sequence=True)
+    assert ordered.call().new.lane == Lane("s", sequence=True)
     assert lane(ordered, lane="k") == Lane("k")
+
+
+def test_what_a_call_does_not_say_is_not_said_and_none_lifts_it(app: Headrace) -> None:
+    assert lane_of(app, lane="k", limit=None) == Lane("k", limit=0)
+    assert lane_of(app, lane="k", rate=None, weight=None) == Lane("k", rate=0, weight=1)
+    assert lane_of(app, lane=None, limit=None) is None
+
+    @app.task(name="laned", lane="l", limit=2, rate="5/second")
+    def laned() -> None: ...
+
+    assert laned.using(limit=None).call().new.lane == Lane("l", limit=0, rate=5)
+
+
+def test_a_call_that_says_nothing_leaves_the_limit_of_its_lane(app: Headrace) -> None:
+    running, most = set[int](), list[int]()
+    gate = threading.Event()
+
+    @app.task(name="hold")
+    def hold(number: int) -> None:
+        running.add(number)
+        most.append(len(running))
+        gate.wait(10)
+        running.discard(number)
+
+    for number in range(4):
+        hold.using(lane="x", limit=4).enqueue(number)
+    last = hold.using(lane="x").enqueue(4)
+    with app.worker(slots=9):
+        eventually(lambda: len(running) == 4, "four run")
+        assert last.refresh().state is State.BLOCKED
+        gate.set()
+        last.result(timeout=10)
+    assert max(most) == 4
+
+
+def test_a_call_that_changes_its_lane_is_logged_once_a_minute(app: Headrace, caplog: pytest.LogCaptureFixture) -> None:
+    note = app.tasks["note"]
+    note.using(lane="logged", limit=4).enqueue("a", 1)
+    note.using(lane="logged").enqueue("a", 2)
+    assert not caplog.records
+    changing = note.using(lane="logged", limit=5).enqueue("a", 3)
+    app.enqueue_many([note.using(lane="logged", limit=number).call("a", 4) for number in (6, 7)])
+    (record,) = caplog.records
+    assert record.getMessage().startswith(
+        f"Job {changing.id} of note has changed the lane 'logged' of the queue 'default': limit 4 to 5."
+    )
+    app.enqueue_many([note.using(lane="other", limit=number).call("a", 4) for number in (1, 2)])
+    assert "the lane 'other' of the queue 'default': limit 1 to 2." in caplog.records[-1].getMessage()
+
+
+def test_what_the_app_sets_for_a_lane_wins_over_calls(app: Headrace) -> None:
+    store, lane = app.store, app.queue("mail").lane("k")
+    note = app.tasks["note"].using(queue="mail", lane="k", limit=9)
+
+    def rules() -> Lane | None:
+        found = store.run(store.lane("mail", "k"))  # type: ignore[attr-defined]
+        return None if found is None else found.lane
+
+    lane.limit(2, by="ada")
+    lane.rate("100/minute")
+    note.enqueue("a", 1)
+    assert rules() == Lane("k", limit=2, rate=100, per=60_000, weight=1)
+    lane.limit(None)
+    lane.rate(None)
+    assert rules() == Lane("k", weight=1)
+    assert (lane.clear(), lane.clear()) == (True, False)
+    assert rules() == Lane("k", limit=9, weight=1)
+
+    async def again() -> bool:
+        await lane.alimit(1)
+        await lane.arate((5, 60))
+        assert rules() == Lane("k", limit=1, rate=5, per=60_000, weight=1)
+        return await lane.aclear()
+
+    assert asyncio.run(again())
+    for wrong in (lambda: lane.limit(0), lambda: lane.rate("often"), lambda: app.queue("mail").lane("")):
+        with pytest.raises(ConfigurationError):
+            wrong()
 
 
 def test_a_sequence_keeps_its_order_through_retries(app: Headrace) -> None:

@@ -34,7 +34,8 @@ def send(to: str, subject: str = "hi", options: dict[str, Any] | None = None) ->
 
 
 def unique(app: Headrace, *args: Any, task: str = "send", **options: Any) -> Any:
-    return app.tasks[task].using(**{"unique": True} | options).enqueue(*args)
+    how = options if "unique_key" in options else {"unique": True} | options
+    return app.tasks[task].using(**how).enqueue(*args)
 
 
 def test_the_same_call_returns_the_job_already_there(app: Headrace) -> None:

@@ -16,7 +16,6 @@ from headrace.store.facets import (
     Editing,
     Events,
     Explaining,
-    Lanes,
     Queues,
     Relations,
     Schedules,
@@ -25,6 +24,7 @@ from headrace.store.facets import (
     Statistics,
     Tags,
 )
+from headrace.store.lanes import Lanes
 from headrace.store.outside import Outside
 from headrace.store.redis.store import RedisStore
 from headrace.store.sqlite.store import SqliteStore

@@ -54,7 +54,6 @@ def anchored(definition: Definition, before: Definition | None, now: int) -> Def
         rule = anchors.anchored_at(rule, anchor)
     elif known != rule:
         rule = anchors.anchored(rule, moment_of(now))
-    # else it was stored by a version that knew no anchors, and goes on counting from 1970
     return replace(definition, rule=str(rule))
 
 

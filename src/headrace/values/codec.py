@@ -21,7 +21,17 @@ from msgspec import UNSET, Struct, UnsetType
 
 from headrace.errors import ArgumentsError, ConfigurationError, HeadraceError, PayloadTooLarge
 from headrace.locks import reentrant_lock
-from headrace.values.roundtrip import ARGUMENT, RESULT, Wording, changed, equal, inner_values, is_plain, leaves_open
+from headrace.values.roundtrip import (
+    ARGUMENT,
+    RESULT,
+    Wording,
+    changed,
+    equal,
+    inner_values,
+    is_plain,
+    leaves_open,
+    uncarried,
+)
 
 _encoder = msgspec.json.Encoder()
 _orderly_encoder = msgspec.json.Encoder(order="deterministic")
@@ -85,6 +95,7 @@ class Arguments:
             self._open = frozenset(
                 field.name for field in msgspec.structs.fields(self._struct) if leaves_open(field.type)
             )
+            self._refuse_uncarried()
         except TypeError as error:
             raise ConfigurationError(f"Task {task}: {error}. Annotate with types that JSON can carry.") from error
         self._names = self._struct.__struct_fields__
@@ -120,6 +131,13 @@ class Arguments:
                 field = (name, typing.Union[annotation, UnsetType], UNSET)  # noqa: UP007
             (keyword if parameter.kind is parameter.KEYWORD_ONLY else positional).append(field)
         return positional, keyword
+
+    def _refuse_uncarried(self) -> None:
+        """Refuse a parameter that every call must pass and none can. (One with a default can be left out.)"""
+        for field in msgspec.structs.fields(self._struct):
+            culprit = uncarried(field.type) if field.required else None
+            if culprit is not None:
+                raise TypeError(f"{field.name!r} has values of type {culprit.__name__}, which JSON cannot carry")
 
     def _behind_injected(self) -> frozenset[str]:
         """The parameters that can only be passed by name, as one that the worker fills in stands before them."""
@@ -324,6 +342,9 @@ class Results:
             self._use(Any)
 
     def _use(self, annotation: Any) -> None:
+        culprit = uncarried(annotation)
+        if culprit is not None:
+            raise TypeError(f"its result has values of type {culprit.__name__}, which JSON cannot carry")
         self._decoder = decoder_of(annotation)
         self._open = leaves_open(annotation)
         self._as_is = _taken_as_is(annotation)
@@ -401,6 +422,8 @@ def decode_value(encoded: bytes | None) -> Any:
         return None if encoded is None else msgspec.json.decode(encoded)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise HeadraceError(f"What another program has written is not JSON: {encoded!r:.60} ({error}).") from None
+    except RecursionError:
+        raise HeadraceError(f"What another program has written is nested too deeply: {encoded!r:.60}.") from None
 
 
 class ErrorText(Struct, frozen=True):

@@ -58,6 +58,15 @@ def check_queue(name: object, *, test: bool = False) -> str:
     return checked
 
 
+def same_traffic(queue: str, to: str) -> str:
+    """The queue that a job goes to when it is sent from one to another: the test line of that, if it is test traffic.
+
+    >>> same_traffic("mail", "slow"), same_traffic("~mail", "slow"), same_traffic("~mail", "~slow")
+    ('slow', '~slow', '~slow')
+    """
+    return f"{TEST_MARK}{to}" if queue.startswith(TEST_MARK) and not to.startswith(TEST_MARK) else to
+
+
 _ID = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._:/@+=~-]{{0,{LONGEST - 1}}}")
 
 

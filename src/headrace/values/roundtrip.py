@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import UNSET, Struct
-from msgspec.inspect import AnyType, CustomType, Field, Type, type_info
+from msgspec.inspect import AnyType, CustomType, Field, Type, UnionType, type_info
 
 DEEPEST = 64
 """How deep arguments may be nested: far below where any JSON reader gives up."""
@@ -63,6 +63,44 @@ def leaves_open(annotation: Any) -> bool:
             parts = part if isinstance(part, tuple) else (part,)
             rest += [inner for inner in parts if isinstance(inner, Type | Field)]
     return False
+
+
+def uncarried(annotation: Any) -> type | None:
+    """A type that an annotation demands and that no value from JSON is of, if it demands one.
+
+    >>> uncarried(list[complex]), uncarried(complex | None), uncarried(object)
+    (<class 'complex'>, None, None)
+    """
+    return _uncarried(type_info(annotation), set())
+
+
+def _uncarried(node: Any, seen: set[int]) -> type | None:
+    if id(node) in seen:  # a type that contains itself
+        return None
+    seen.add(id(node))
+    if isinstance(node, CustomType):
+        return None if _is_of_json(node.cls) else node.cls
+    if isinstance(node, UnionType):
+        found = [_uncarried(choice, seen) for choice in node.types]
+        return found[0] if all(found) else None
+    if isinstance(node, Field):
+        return _uncarried(node.type, seen) if node.required else None
+    for part in msgspec.structs.astuple(node):
+        for inner in part if isinstance(part, tuple) else (part,):
+            if isinstance(inner, Type | Field) and (culprit := _uncarried(inner, seen)) is not None:
+                return culprit
+    return None
+
+
+_EXAMPLES: tuple[Any, ...] = ("", 0, 0.5, None, [], {})
+
+
+def _is_of_json(cls: type) -> bool:
+    """Whether a value that JSON gives back may be of a class: `object`, or a number of `numbers`."""
+    try:
+        return any(isinstance(value, cls) for value in _EXAMPLES)
+    except TypeError:  # a protocol that can't be checked
+        return False
 
 
 def is_plain(value: Any, depth: int = DEEPEST) -> bool:
