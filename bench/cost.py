@@ -2,7 +2,7 @@
 
     git worktree add /tmp/before COMMIT
     python -m bench.cost /tmp/before . --pairs 15
-    python -m bench.cost /tmp/before . --rows drain,lanes
+    python -m bench.cost /tmp/before . --rows drain,lanes --stores PostgreSQL
     python -m bench.cost --headers .     jobs with headers beside plain ones, in one version
 
 A process of each version puts jobs and drains them, on a store of its own. Both take turns within a second, five times
@@ -19,17 +19,21 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 from bench.tools import Report
+from store.postgres import servers as postgres
 from store.redis.servers import Server
+
+Figures: TypeAlias = Callable[[], dict[str, float]]
+"""Tells what a server has taken so far."""
 
 TURNS = 5
 """So often the versions take turns in each pair."""
@@ -47,6 +51,7 @@ class Row:
 ROWS = {
     "enqueue": Row(1_000, 1.05, drained=False),
     "enqueue-many": Row(10_000, 1.05, drained=False),
+    "enqueue-tagged": Row(500, 1.10, drained=False),
     "drain": Row(20_000, 1.05),
     "lanes": Row(2_000, 1.10),
     "retries": Row(2_000, 1.10),
@@ -79,6 +84,9 @@ def put(row: str, numbers: range) -> None:
     if row == "enqueue":
         for number in numbers:
             noop.enqueue(number)
+    elif row == "enqueue-tagged":
+        for number in numbers:
+            noop.using(tags=["red", "blue"]).enqueue(number)
     elif row == "lanes":
         app.enqueue_many([noop.using(lane=f"lane {number % 100}", limit=10).call(number) for number in numbers])
     elif row == "retries":
@@ -105,13 +113,12 @@ for line in sys.stdin:
 
 
 class Place:
-    """A process of one version, with a store that it has to itself. `server`: the one that has it; None: a file."""
+    """A process of one version, with a store that it has to itself. `figures`: of the server that has it."""
 
-    def __init__(self, tree: Path, folder: Path, server: Any = None) -> None:
-        self._client = None if server is None else server.client()
+    def __init__(self, tree: Path, folder: Path, url: str, figures: Figures) -> None:
+        self._figures = figures
         self._numbers = count()
         (folder / "cost_app.py").write_text(APP, encoding="utf-8")
-        url = f"sqlite:///{folder}/jobs.db" if server is None else f"{server.url}?ns=cost"
         command = [sys.executable, "cost_app.py", url]
         environment = {**os.environ, "PYTHONPATH": str(tree / "src")}
         self._process = subprocess.Popen(
@@ -128,20 +135,14 @@ class Place:
         """CPU seconds of the process, and of its server with the commands that it ran."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        before = self._info()
+        before = self._figures()
         first = next(self._numbers) * 1_000_000
         print(row, first, first + calls, file=self._process.stdin, flush=True)
         answer = self._process.stdout.readline()
         if not answer:
             raise RuntimeError(f"The process has ended: {self._process.wait()}")
-        used = {what: value - before[what] for what, value in self._info().items()}
+        used = {what: value - before[what] for what, value in self._figures().items()}
         return {PROCESS: float(answer), **used}
-
-    def _info(self) -> dict[str, float]:
-        if self._client is None:
-            return {}
-        info = self._client.info()
-        return {SERVER: info["used_cpu_user"] + info["used_cpu_sys"], COMMANDS: info["total_commands_processed"]}
 
     def turn(self, name: str, row: Row) -> dict[str, float]:
         """What a row takes, once: less what a worker takes that finds nothing."""
@@ -154,8 +155,6 @@ class Place:
     def close(self) -> None:
         self._process.kill()
         self._process.communicate()
-        if self._client is not None:
-            self._client.close()
 
 
 PROCESS, SERVER = "process", "server"
@@ -169,13 +168,51 @@ def place(tree: Path, store: str) -> Iterator[Place]:
     """On a file, or on a server of its own."""
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
-        server = None
-        if store == "Redis":
-            server = Server()
-            stack.callback(server.close)
-        here = Place(tree, Path(folder), server)
+        url, figures = STORES[store](Path(folder), stack)
+        here = Place(tree, Path(folder), url, figures)
         stack.callback(here.close)
         yield here
+
+
+def on_a_file(folder: Path, _: ExitStack) -> tuple[str, Figures]:
+    return f"sqlite:///{folder}/jobs.db", dict
+
+
+def on_redis(_: Path, stack: ExitStack) -> tuple[str, Figures]:
+    server = Server()
+    stack.callback(server.close)
+    client = server.client()
+    stack.callback(client.close)
+
+    def figures() -> dict[str, float]:
+        info = client.info()
+        return {SERVER: info["used_cpu_user"] + info["used_cpu_sys"], COMMANDS: info["total_commands_processed"]}
+
+    return f"{server.url}?ns=cost", figures
+
+
+def on_postgres(_: Path, stack: ExitStack) -> tuple[str, Figures]:
+    server = postgres.Server(*postgres.Server.QUICK, "autovacuum=off", "jit=off")
+    stack.callback(server.close)
+    assert server.process is not None
+    pid = server.process.pid
+    return f"{server.url()}&schema=cost", lambda: {SERVER: cpu_of_family(pid)}
+
+
+def cpu_of_family(pid: int) -> float:
+    """CPU seconds of a process, of its children, and of those that have ended."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    ticks = 0
+    for each in (str(pid), *children):
+        with suppress(FileNotFoundError):  # it has just ended
+            _, _, rest = Path(f"/proc/{each}/stat").read_text().rpartition(")")
+            used, system, of_ended, system_of_ended = map(int, rest.split()[11:15])
+            ticks += used + system + (of_ended + system_of_ended if each == str(pid) else 0)
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+STORES = {"SQLite": on_a_file, "Redis": on_redis, "PostgreSQL": on_postgres}
+"""By name: what makes a store, and returns its URL and what tells the figures of its server."""
 
 
 def pairs_of(trees: Sequence[Path], names: Sequence[str], row: Row, store: str, pairs: int) -> dict[str, list[Pair]]:
@@ -207,11 +244,14 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.cost", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("trees", nargs="+", type=Path, help="the version before and the one after, or one (--headers)")
     parser.add_argument("--rows", default=",".join(ROWS), help=f"some of {', '.join(ROWS)}")
+    parser.add_argument("--stores", default=",".join(STORES), help=f"some of {', '.join(STORES)}")
     parser.add_argument("--pairs", type=int, default=7)
     parser.add_argument("--headers", action="store_true", help="jobs with headers beside plain ones")
     found = parser.parse_args()
     if unknown := set(found.rows.split(",")) - set(ROWS):
         parser.error(f"no such rows: {', '.join(sorted(unknown))}")
+    if unknown := set(found.stores.split(",")) - set(STORES):
+        parser.error(f"no such stores: {', '.join(sorted(unknown))}")
     if len(found.trees) != (1 if found.headers else 2):
         parser.error("two trees, or one with --headers")
     return found
@@ -227,7 +267,7 @@ def main() -> int:
         rows = {"headers": Row(ROWS["drain"].calls, 1 / 0.95)}
     for name, row in rows.items():
         names = ("drain" if asked.headers else name, name)
-        for store in ("SQLite", "Redis"):
+        for store in asked.stores.split(","):
             for what, pairs in pairs_of(trees, names, row, store, asked.pairs).items():
                 add(report, f"{name}: {store}", what, row, pairs)
     return report.show()
@@ -240,7 +280,7 @@ def add(report: Report, where: str, what: str, row: Row, pairs: list[Pair]) -> N
         what = f"{what} (were {before:,.0f}; {row.bar - 1:.0%} and {SLACK} more are allowed)"
         report.add(f"{where}, {what}", now, "", before * row.bar + SLACK, at_most=True)
     else:
-        is_part = what == SERVER or (what == PROCESS and where.endswith("Redis"))
+        is_part = what == SERVER or (what == PROCESS and not where.endswith("SQLite"))
         shares = [now / before for before, now in pairs]
         what = f"{where}, {what}, of {min(shares):.2f} to {max(shares):.2f}"
         report.add(what, statistics.median(shares), "x", None if is_part else row.bar, at_most=True)

@@ -108,14 +108,14 @@ def judge(peers: dict[str, Peer], report: Report) -> None:
                 report.add(f"{what}: {(NAMES | PEERS)[name]}", statistics.median(peer.values[figure]), unit)
     report.add("enqueue to start, p99: headrace", percentile(ours.values["latency"], 0.99), "ms")
 
-    def compare(what: str, figure: str, other: Peer, unit: str, bar: float | None, *, at_most: bool = False) -> None:
+    def compare(what: str, figure: str, other: Peer, unit: str, bar: float | None) -> None:
         share = statistics.median(ours.values[figure]) / statistics.median(other.values[figure])
-        report.add(what, share, unit, bar, at_most=at_most)
+        report.add(what, share, unit, bar)
 
     compare("enqueue one: share of a bare INSERT", "one", bare, "%", 0.70)
     compare("enqueue 1,000: share of a bare INSERT of an array", "bulk", bare, "%", None)
     compare("drain: share of the bare settle-and-take loop", "drain", bare, "%", 0.60)
-    compare("enqueue to start, p50: times a bare INSERT and NOTIFY", "latency", bare, "x", 2.0, at_most=True)
+    compare("enqueue to start, p50: times a bare INSERT and NOTIFY", "latency", bare, "x", None)
     if "pgqueuer" in peers:
         compare("drain: times pgqueuer", "drain", peers["pgqueuer"], "x", 1.2)
         compare("enqueue 1,000: times pgqueuer", "bulk", peers["pgqueuer"], "x", 1.2)

@@ -15,7 +15,7 @@ def report(kind: str) -> str:
 @app.task
 def count() -> int:
     seen = (current().data or 0) + 1  # what the run before has left
-    current().update(seen)
+    current().replace(seen)
     return seen
 
 
