@@ -171,7 +171,10 @@ def test_values_and_coroutines_share_a_loop(tmp_path: Path) -> None:
 
 
 def test_a_script_that_runs_a_worker_when_it_is_imported(tmp_path: Path) -> None:
-    """Whoever imports it to run its tasks would run a worker, which would import it, and so on without end."""
+    """To import it runs a worker, which would import it, and so on; and enqueues a job, which asks for an import, too.
+
+    So a failed import is not tried again for a while.
+    """
     ran = run_script(
         tmp_path,
         """
@@ -190,7 +193,32 @@ def test_a_script_that_runs_a_worker_when_it_is_imported(tmp_path: Path) -> None
     )
     assert (tmp_path / "imports").read_text() == "xx", "run once, imported once"
     assert ran.stdout == "scheduled\n"
+    assert "Traceback" not in ran.stderr
     assert 'Put it under `if __name__ == "__main__":`' in ran.stderr
+
+
+def test_an_import_that_failed_is_not_tried_again_by_the_next_job(tmp_path: Path) -> None:
+    ran = run_script(
+        tmp_path,
+        """
+        with open("imports", "a") as file:
+            file.write("x")
+        if not is_worker:
+            raise RuntimeError("broken")
+
+        @app.task(isolate=True)
+        def work() -> int:
+            return 1
+        ---
+        with app.worker():
+            for _ in range(3):
+                job = work.enqueue()
+                while job.refresh().state != "scheduled":
+                    time.sleep(0.01)
+        """,
+    )
+    assert (ran.returncode, (tmp_path / "imports").read_text()) == (0, "xx"), ran.stderr
+    assert ran.stderr.count("its process could not be started") == 3
 
 
 @pytest.mark.parametrize("way", ["app.worker().run()", "app.worker().start()"])

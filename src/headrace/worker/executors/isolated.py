@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -38,6 +39,11 @@ FAREWELL = 0.5
 """Seconds that a process has for its stop hooks before its job is settled without waiting for them."""
 LONGEST_FAREWELL = 10.0
 """Seconds after which a process that has not ended by itself is ended."""
+IMPORT_PAUSE = 10.0
+"""Seconds before the app is imported again where that has failed. An import runs all that the module does: one that
+enqueues makes a job for each try, and the job would ask for the next."""
+
+SEE_OUTPUT = "see the worker's error output"
 
 
 class IsolatedExecutor:
@@ -108,11 +114,16 @@ class IsolatedExecutor:
 
     def _supervise(self, run: Run, request: Request) -> Outcome | None:
         zygote = self._live_zygote()
-        connection = zygote.fork()
+        if zygote.pause > 0:
+            return _not_started(run, SEE_OUTPUT, zygote.pause)
+        try:
+            connection = zygote.fork()
+        except (BrokenPipeError, ConnectionResetError):  # it ends at this moment
+            return _not_started(run, SEE_OUTPUT, zygote.pause_after_end())
         try:
             words = receive(connection, decode_words)
             if words is None or words.pid is None:
-                return _not_started(run, "see the worker's error output")
+                return _not_started(run, SEE_OUTPUT, zygote.pause_after_end())
             pid = words.pid
             zygote.watch(pid, connection)
             run.stopper = pid
@@ -194,7 +205,7 @@ class IsolatedExecutor:
         with self._starting:
             if self._closed:
                 raise RuntimeError("the worker has stopped")
-            if self._zygote is None or self._zygote.gone:
+            if self._zygote is None or (self._zygote.gone and self._zygote.pause <= 0):
                 assert self._app_path is not None
                 if self._zygote is not None:
                     self._zygote.close()
@@ -229,7 +240,7 @@ def _ended(run: Run, code: int | None) -> Outcome:
     return _crashed(run, f"its process exited with code {code}")
 
 
-def _not_started(run: Run, reason: str) -> Outcome:
+def _not_started(run: Run, reason: str, pause: float = 0.0) -> Outcome:
     """Its function was never entered: nothing to charge it with, but not at once again."""
     log.error(
         "job %s (%s): its process could not be started: %s",
@@ -238,7 +249,8 @@ def _not_started(run: Run, reason: str) -> Outcome:
         reason,
         extra=about(run.lease, "process_not_started"),
     )
-    return outcome_of(run.lease, Kind.AGAIN, delay=1_000, note=f"its process could not be started: {reason}")
+    delay = max(1_000, int(pause * 1_000))
+    return outcome_of(run.lease, Kind.AGAIN, delay=delay, note=f"its process could not be started: {reason}")
 
 
 def _crashed(run: Run, reason: str) -> Outcome:
@@ -271,6 +283,8 @@ class Zygote:
         self._connections: dict[int, socket.socket] = {}
         self._news = threading.Condition()
         self.gone = False
+        self._served = False
+        self._gone_at = 0.0
         threading.Thread(target=self._read_ends, name="headrace-zygote", daemon=True).start()
 
     def fork(self) -> socket.socket:
@@ -288,6 +302,7 @@ class Zygote:
     def watch(self, pid: int, connection: socket.socket) -> None:
         """End the conversation when this child ends, even if a process it started holds its socket open."""
         with self._news:
+            self._served = True
             self._connections[pid] = connection
             if pid in self._ends or self.gone:
                 _hang_up(connection)
@@ -304,6 +319,18 @@ class Zygote:
             self._connections.pop(pid, None)
             return self._ends.pop(pid, None)
 
+    @property
+    def pause(self) -> float:
+        """Seconds for which no other zygote is to be started: positive only if this one ended before it had a child."""
+        with self._news:
+            return self._gone_at + IMPORT_PAUSE - time.monotonic() if self.gone and not self._served else 0.0
+
+    def pause_after_end(self) -> float:
+        """The same for a zygote that no longer answers, and whose end may not have been noticed yet."""
+        with self._news:
+            self._news.wait_for(lambda: self.gone, timeout=FAREWELL)
+        return self.pause
+
     def _read_ends(self) -> None:
         while (ended := receive(self._control, decode_ended)) is not None:
             with self._news:
@@ -313,6 +340,7 @@ class Zygote:
                 self._news.notify_all()
         with self._news:
             self.gone = True
+            self._gone_at = time.monotonic()
             for connection in self._connections.values():
                 _hang_up(connection)
             self._news.notify_all()
