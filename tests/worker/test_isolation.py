@@ -197,6 +197,38 @@ def test_a_script_that_runs_a_worker_when_it_is_imported(tmp_path: Path) -> None
     assert 'Put it under `if __name__ == "__main__":`' in ran.stderr
 
 
+def test_a_run_whose_process_comes_after_its_lease_has_lapsed_is_not_entered(tmp_path: Path) -> None:
+    """The machine sleeps for an hour while the app is imported for it: by then another worker may run the job."""
+    ran = run_script(
+        tmp_path,
+        """
+        if not is_worker:
+            open("importing", "w").close()
+            while not os.path.exists("go"):
+                time.sleep(0.01)
+
+        @app.task(isolate=True)
+        def work() -> None:
+            with open("ran", "a") as file:
+                file.write("x")
+        ---
+        with app.worker() as worker, app.events(timeout=30, what=["released", "done"]) as events:
+            job = work.enqueue()
+            while not os.path.exists("importing"):
+                time.sleep(0.01)
+            leases = worker._pump.leases
+            steady = leases.steady
+            leases.steady = lambda: steady() + 3_600_000
+            open("go", "w").close()
+            print(next(iter(events)).what, os.path.exists("ran"))
+            leases.steady = steady
+            job.result(timeout=30)
+            print(open("ran").read(), job.refresh().attempts)
+        """,
+    )
+    assert ran.stdout == "released False\nx 1\n", ran.stderr
+
+
 def test_an_import_that_failed_is_not_tried_again_by_the_next_job(tmp_path: Path) -> None:
     ran = run_script(
         tmp_path,
