@@ -20,5 +20,18 @@ def test_acts_are_read_newest_first_and_page_by_page(store: Store, clock: Manual
     assert store.run(store.audit(9, acts[-1].number)) == []
 
 
+def test_acts_older_than_ninety_days_go_with_the_next_one(store: Store, clock: ManualClock) -> None:
+    day = 86_400_000
+    store.run(store.note("me", "cancel", "the first"))
+    clock.advance(60 * day)
+    store.run(store.note("me", "cancel", "the second"))
+    clock.advance(30 * day)
+    store.run(store.note("me", "cancel", "on the ninetieth day"))
+    assert len(store.run(store.audit())) == 3
+    clock.advance(1)
+    store.run(store.note("me", "cancel", "after it"))
+    assert [act.about for act in store.run(store.audit())] == ["after it", "on the ninetieth day", "the second"]
+
+
 def test_a_store_in_which_nobody_acted_has_no_acts(store: Store) -> None:
     assert store.run(store.audit()) == []

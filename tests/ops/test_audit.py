@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 
 import pytest
@@ -181,3 +182,24 @@ def test_a_dialect_keeps_no_trail() -> None:
     with pytest.raises(Unsupported, match=r"keeps no trail of what operators do: use a native store"):
         audit.trail(app)
     app.close()
+
+
+def test_the_operator_of_a_request_is_the_one_that_it_names(app: Headrace) -> None:
+    """A web process acts for several people at once."""
+
+    async def pause(name: str, both: asyncio.Barrier) -> None:
+        with audit.acting_as(name):
+            await both.wait()
+            await act.apause(app, name)
+
+    async def both() -> None:
+        together = asyncio.Barrier(2)
+        await asyncio.gather(pause("ada", together), pause("bob", together))
+
+    asyncio.run(both())
+    act.pause(app, "others")
+    assert sorted((line.who, line.about) for line in audit.trail(app)) == [
+        ("ada", "queue ada"),
+        ("bob", "queue bob"),
+        ("ops@desk", "queue others"),
+    ]

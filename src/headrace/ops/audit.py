@@ -5,7 +5,9 @@ from __future__ import annotations
 import getpass
 import os
 import socket
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import Struct, to_builtins
@@ -17,7 +19,7 @@ from headrace.store import Store
 from headrace.store.auditing import Act, Auditing
 from headrace.store.courses import Course
 from headrace.store.urls import shown_url
-from headrace.values.names import check_count
+from headrace.values.names import check_count, check_name
 from headrace.values.text import count_of, iso, length
 
 if TYPE_CHECKING:
@@ -39,8 +41,29 @@ class AuditLine(Struct, frozen=True):
     about: str
 
 
+_acting: ContextVar[str | None] = ContextVar("operator", default=None)
+
+
+@contextmanager
+def acting_as(name: str) -> Iterator[None]:
+    """Name the operator of all acts inside, in this thread or asyncio task: for programs that act for several people.
+
+    >>> with acting_as("ada"):
+    ...     operator()
+    'ada'
+    """
+    token = _acting.set(check_name("operator", name))
+    try:
+        yield
+    finally:
+        _acting.reset(token)
+
+
 def operator() -> str:
-    """Name of who acts here: `$HEADRACE_OPERATOR`, or the user and the machine."""
+    """Name of the operator: that of `acting_as`, `$HEADRACE_OPERATOR`, or the user and the machine."""
+    named = _acting.get()
+    if named is not None:
+        return named
     try:
         return os.environ.get("HEADRACE_OPERATOR") or f"{getpass.getuser()}@{socket.gethostname()}"
     except (OSError, KeyError):  # a container may have no name for its user

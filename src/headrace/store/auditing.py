@@ -23,7 +23,7 @@ class Act(Struct, frozen=True):
 
 @runtime_checkable
 class Auditing(Protocol):
-    """The trail: the last `limits.ACTS_KEPT` acts."""
+    """The trail: the last `limits.ACTS_KEPT` acts, of the last `limits.ACTS_KEPT_FOR` milliseconds."""
 
     def note(self, who: str, what: str, about: str) -> Operation[None]:
         """Write down an act."""

@@ -29,8 +29,11 @@ LATELY = 100_000
 """How many of the newest jobs, and of those that ended last in each way, in and out rates are derived from."""
 EXPIRED = "expired"
 """The group of jobs that had not started by the time at which they expire."""
-ACTS_KEPT = 10_000
-"""How many acts of operators a store remembers."""
+ACTS_KEPT = 100_000
+ACTS_KEPT_FOR = 90 * 86_400_000
+"""How many acts of operators a store remembers, and for how many milliseconds. The next act removes older ones."""
+ACTS_IN_A_STEP = 100
+"""How many of the oldest acts the next one looks at."""
 PASSED_IN_A_STEP = 200
 """How many jobs leave their lines in one call, at most, because they have expired or their tasks are blocked. As many
 come back in one when a block is lifted."""

@@ -13,7 +13,13 @@ from .core import Core, Step
 
 class Settings(Core):
     def note(self, who: str, what: str, about: str) -> Step[None]:
-        return Step(lambda: self.acts.append(Act(str(len(self.acts) + 1), self.clock.now(), who, what, about)))
+        def write() -> None:
+            now = self.clock.now()
+            number = int(self.acts[-1].number) + 1 if self.acts else 1
+            self.acts = [act for act in self.acts if act.at >= now - limits.ACTS_KEPT_FOR]
+            self.acts.append(Act(str(number), now, who, what, about))
+
+        return Step(write)
 
     def audit(self, limit: int = 50, before: str | None = None) -> Step[list[Act]]:
         shown = [act for act in self.acts if before is None or int(act.number) < int(before)]

@@ -12,6 +12,7 @@ _BEYOND_ALL = 2**62
 def note(tx: Transaction, who: str, what: str, about: str) -> None:
     tx.execute("audit_put", (tx.now, who, what, about))
     tx.execute("audit_trim", (limits.ACTS_KEPT,))
+    tx.execute("audit_age", (limits.ACTS_IN_A_STEP, tx.now - limits.ACTS_KEPT_FOR))
 
 
 def read(tx: Transaction, limit: int, before: str | None) -> list[Act]:

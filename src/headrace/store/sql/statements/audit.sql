@@ -9,5 +9,11 @@ INSERT INTO audit (at, who, what, about) VALUES (?1, ?2, ?3, ?4)
 SELECT seq, at, who, what, about FROM audit WHERE seq < ?1 ORDER BY seq DESC LIMIT ?2
 
 -- name: audit_trim
--- Acts that are not kept any longer.
+-- Acts beyond the number that is kept.
 DELETE FROM audit WHERE seq <= (SELECT max(seq) FROM audit) - ?1
+
+-- name: audit_age
+-- Of the oldest acts, those from before a moment.
+DELETE FROM audit WHERE seq IN (
+    SELECT oldest.seq FROM (SELECT seq, at FROM audit ORDER BY seq LIMIT ?1) AS oldest WHERE oldest.at < ?2
+)

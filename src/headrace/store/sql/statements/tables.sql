@@ -358,7 +358,7 @@ CREATE TABLE event (
     tracked INTEGER NOT NULL
 ) STRICT;
 
--- What operators have done: the last 10,000 acts.
+-- What operators have done: the last 100,000 acts, of the last 90 days.
 CREATE TABLE audit (
     seq INTEGER PRIMARY KEY,
     at INTEGER NOT NULL,
