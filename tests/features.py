@@ -70,6 +70,7 @@ MEANING = {
     Facet.TAGS: "tags, tracked jobs, search",
     Facet.STATISTICS: "statistics by day, failures by group",
     Facet.THROUGHPUT: "how many jobs of a queue come and go per second",
+    Facet.AGES: "how long the oldest ready job of a queue has waited",
     Facet.SETTINGS: "settings kept with the jobs",
     Facet.EVENTS: "events as they happen",
     Facet.WHY: "why a job does not run",

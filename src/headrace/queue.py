@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.job import Job
 from headrace.records import Counts, Filter, Page, Snapshot, State
+from headrace.store.ages import Aging, Oldest
 from headrace.store.contract import Operation
 from headrace.store.courses import Course, arun_course, run_course
 from headrace.store.facets import Editing, QueueControl, Queues, facet
@@ -71,6 +72,23 @@ class Queue:
 
     def _handles(self, found: list[Snapshot]) -> list[Job[Any]]:
         return [Job(self.app, snapshot.id, snapshot=snapshot) for snapshot in found]
+
+    def oldest_ready_seconds(self) -> float | None:
+        """How many seconds ago its oldest ready job was due: what workers are scaled by. None: no job is ready.
+
+        >>> from headrace import Headrace
+        >>> app = Headrace("sqlite:///:memory:")
+        >>> app.queue("mail").oldest_ready_seconds() is None
+        True
+        """
+        return self.app.store.run(self._oldest()).age(self.name)
+
+    async def aoldest_ready_seconds(self) -> float | None:
+        """The same, from async code."""
+        return (await self.app.store.arun(self._oldest())).age(self.name)
+
+    def _oldest(self) -> Operation[Oldest]:
+        return facet(self.app.store, Aging).oldest()
 
     # -- pausing --
 

@@ -225,6 +225,7 @@ def test_queues(lived: Headrace, ask: Ask, run: Run) -> None:
     assert queues["default"] == {
         "queue": "default", "workers": 0, "scheduled": 1, "ready": 0, "running": 0, "blocked": 0, "done": 1,
         "failed": 2, "cancelled": 1, "limit": None, "paused_by": None, "paused": None,
+        "oldest_ready_seconds": None,
     }  # fmt: skip
     shown = run("queues").stdout
     assert "elsewhere" in shown

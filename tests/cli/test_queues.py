@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
 import pytest
@@ -83,3 +85,14 @@ def test_a_queue_that_a_worker_listens_to_is_known(app: Headrace, run: Run) -> N
     app.store.run(app.store.open(SessionInfo(id="s", name="w", queues=("www-*",))))
     assert run("queues", "pause", "www-7").stderr == ""
     assert "a queue named www yet." in run("queues", "pause", "www").stderr
+
+
+def test_the_age_of_the_oldest_ready_job_is_shown(app: Headrace, run: Run) -> None:
+    assert "OLDEST" not in run("queues").output
+    shop.add.enqueue(1)
+    age = app.queue("default").oldest_ready_seconds()
+    assert age is not None
+    (listed,) = json.loads(run("queues", "--json").output)["queues"]
+    assert 0 <= age <= listed["oldest_ready_seconds"] < 60
+    heading, row = run("queues").output.splitlines()
+    assert re.fullmatch(r"\d+(\.\d)? m?s", dict(zip(heading.split("\t"), row.split("\t"), strict=True))["OLDEST"])

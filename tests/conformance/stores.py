@@ -45,6 +45,7 @@ TRANSACTIONS = "transactions"
 """What stores share that can take part in a transaction of their caller."""
 
 MODULES: dict[str, Claim] = {
+    "test_ages": Facet.AGES,
     "test_attempts": NATIVE,
     "test_audit": NATIVE,
     "test_blocks": Facet.BLOCKS,

@@ -98,7 +98,7 @@ def comparable(found: Any) -> Any:
             found, at=None, queues=[replace(line, in_per_second=0, out_per_second=0) for line in found.queues]
         )
     if isinstance(found, list) and found and isinstance(found[0], QueueFigures):
-        return [replace(queue, rates=None) for queue in found]
+        return [replace(queue, rates=None, oldest_ready_seconds=None) for queue in found]
     return replace(found, log_bytes=UNSET) if hasattr(found, "log_bytes") else found
 
 

@@ -6,6 +6,7 @@ from headrace.records import Filter, State
 from headrace.store.sql import codes
 
 JOBS = 20_000
+QUEUES = 5
 SHAPES = ["new", "never analyzed", "analyzed"]
 """The tables when a plan is made: empty, or with many rows that the database has statistics of or not."""
 
@@ -19,7 +20,7 @@ INSERT INTO job (
     finished, body
 )
 SELECT
-    'j' || i, 't' || (i % 7), 'q' || (i % 5), {_STATE}, 0, 4102444800000 + i, i, 0, 0, 0, 3, 0, i % 20 + 1,
+    'j' || i, 't' || (i % 7), 'q' || (i % {QUEUES}), {_STATE}, 0, 4102444800000 + i, i, 0, 0, 0, 3, 0, i % 20 + 1,
     'g' || (i % 3), CASE WHEN {_STATE} >= {codes.DONE} THEN i END, x''
 FROM each;
 """
@@ -74,6 +75,7 @@ WHOLE_INDEXES = {
     "ended_lately": "goes through what it has found",
     "gone_add": "goes through what it has found",
     "ended_some": "reads the first entries",
+    "oldest": "goes through what it has found",
     "above": "goes through what it has found",
     "edges_above": "counts up to a limit",
     "event_any": "reads the first row",

@@ -18,6 +18,7 @@ LACKS = {
     Facet.WHY: "way to tell why a job waits", Facet.SCHEDULES: "schedules", Facet.SQL: "SQL",
     Facet.CHOSEN_IDS: "ids that callers choose", Facet.THROUGHPUT: "in and out rates",
     Facet.OUTSIDE: "way to add to a job from outside", Facet.BLOCKS: "block list",
+    Facet.AGES: "way to tell how long the oldest ready job has waited",
 }  # fmt: skip
 
 

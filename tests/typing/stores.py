@@ -10,6 +10,7 @@ from headrace.dialects.gearmonkey import GearMonkeyStore
 from headrace.dialects.hworker import HworkerStore
 from headrace.dialects.qless.store import QlessStore
 from headrace.dialects.workkit import WorkKitStore
+from headrace.store.ages import Aging
 from headrace.store.blocking import Blocking
 from headrace.store.contract import Custodian, Store
 from headrace.store.facets import (
@@ -45,12 +46,13 @@ def sqlite(
     Tags,
     Statistics,
     Measuring,
+    Aging,
     Settings,
     Events,
     Explaining,
     Sql,
 ]:
-    return s, s, s, s, s, s, s, s, s, s, s, s, s, s, s
+    return s, s, s, s, s, s, s, s, s, s, s, s, s, s, s, s
 
 
 def redis(
@@ -67,11 +69,12 @@ def redis(
     Tags,
     Statistics,
     Measuring,
+    Aging,
     Settings,
     Events,
     Explaining,
 ]:
-    return s, s, s, s, s, s, s, s, s, s, s, s, s, s
+    return s, s, s, s, s, s, s, s, s, s, s, s, s, s, s
 
 
 def qless(

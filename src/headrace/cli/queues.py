@@ -17,7 +17,7 @@ from headrace.records import State
 from headrace.traffic import is_test
 from headrace.values.glob import any_fits
 from headrace.values.names import read_number
-from headrace.values.text import ago, count_of, now_ms
+from headrace.values.text import ago, count_of, length, now_ms
 
 if TYPE_CHECKING:
     from headrace.ops.look import QueueFigures
@@ -31,7 +31,7 @@ def queues_command(ctx: click.Context, asked: Asked) -> None:
 
     WORKERS is the number of live worker processes that listen to it. IN/S and OUT/S are the jobs per second that came
     in and that ended in the last minute. Of a very busy store they are measured over a shorter time: --json tells over
-    how many seconds.
+    how many seconds. OLDEST is how long ago the oldest ready job was due.
 
     \b
     Examples:
@@ -64,6 +64,10 @@ def _show_queues(found: list[QueueFigures]) -> None:
         headings += ["in/s", "out/s"]
         numbers += " in/s out/s"
         rows = [[*row, *_rates(queue)] for row, queue in zip(rows, found, strict=True)]
+    if any(queue.oldest_ready_seconds is not None for queue in found):
+        headings.append("oldest")
+        numbers += " oldest"
+        rows = [[*row, _age(queue)] for row, queue in zip(rows, found, strict=True)]
     now = now_ms()
     remarks = [_remark(queue, now) for queue in found]
     if any(remarks):
@@ -75,6 +79,11 @@ def _show_queues(found: list[QueueFigures]) -> None:
 def _rates(queue: QueueFigures) -> list[str]:
     rates = queue.rates
     return [] if rates is None else [f"{rate.per_second:,.2f}" for rate in (rates.come, rates.go)]
+
+
+def _age(queue: QueueFigures) -> str:
+    age = queue.oldest_ready_seconds
+    return "" if age is None else length(round(age * 1_000))
 
 
 def _remark(queue: QueueFigures, now: int) -> str:

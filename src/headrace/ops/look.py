@@ -17,6 +17,7 @@ from headrace.ops.selection import Selection, find_job_course, page_of_course
 from headrace.ops.sidings import base
 from headrace.records import Counts, Filter, HistoryRecord, Page, SessionSnapshot, Snapshot, State
 from headrace.store import Store
+from headrace.store.ages import Aging, Oldest
 from headrace.store.contract import Facet
 from headrace.store.courses import Course, ask
 from headrace.store.facets import Editing, FailureTimes, QueueControl, Queues, Rows, Sql, Statistics, Tags, facet
@@ -109,6 +110,8 @@ class QueueFigures(Struct, frozen=True, kw_only=True):
     paused: datetime | None = None
     rates: QueueRates | None = None
     """How many jobs come and go. None: the store does not tell."""
+    oldest_ready_seconds: float | None = None
+    """How long ago its oldest ready job was due. None: no job is ready, or the store does not tell."""
 
 
 def queues_course(app: Headrace) -> Course[list[QueueFigures]]:
@@ -118,6 +121,7 @@ def queues_course(app: Headrace) -> Course[list[QueueFigures]]:
     sessions: list[SessionSnapshot] = yield store.sessions()
     controls = yield from controls_course(store)
     rates = yield from rates_course(app)
+    oldest = yield from oldest_course(app)
     live = [session.info.queues for session in sessions if session.alive]
     by_state = {count.queue: count.by_state for count in counts}
     names = {*by_state, *controls, *(rates or ()), *(name for queues in live for name in queues if not is_glob(name))}
@@ -131,6 +135,7 @@ def queues_course(app: Headrace) -> Course[list[QueueFigures]]:
             paused_by=control.paused_by,
             paused=moment(control.paused_at),
             rates=None if rates is None else rates.get(name, NO_RATES),
+            oldest_ready_seconds=None if oldest is None else oldest.age(name),
             **{state.value: number for state, number in by_state.get(name, {}).items()},
         )
 
@@ -267,6 +272,16 @@ def _by_base(moved: Moved) -> Moved:
 
 
 rates, arates = forms(rates_course)
+
+
+def oldest_course(app: Headrace) -> Course[Oldest | None]:
+    """When the oldest ready job of each queue was due; None where a store can't tell."""
+    if Facet.AGES not in app.store.facets:
+        return None
+    return (yield from ask(facet(app.store, Aging).oldest()))
+
+
+oldest, aoldest = forms(oldest_course)
 
 
 # -- workers ---------------------------------------------------------------------------------------------

@@ -76,6 +76,8 @@ class Facet(StrEnum):
     TAGS = "tags"
     STATISTICS = "statistics"
     THROUGHPUT = "in and out rates"
+    AGES = "age of the oldest ready job"
+    """How long the oldest ready job of each queue has waited."""
     SETTINGS = "settings"
     EVENTS = "events"
     WHY = "why"

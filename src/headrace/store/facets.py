@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from headrace.errors import Unsupported
 from headrace.records import Expiry, NewJob, Put, Ref, ScheduleRecord, Snapshot, State, Tick, Token
+from headrace.store.ages import Aging
 from headrace.store.blocking import Block, Blocking
 from headrace.store.contract import Facet, Operation, Store, Waiter
 from headrace.store.lanes import Lanes, LaneSnapshot
@@ -425,6 +426,7 @@ _FACETS: dict[type, Facet] = {
     Tags: Facet.TAGS,
     Statistics: Facet.STATISTICS,
     Measuring: Facet.THROUGHPUT,
+    Aging: Facet.AGES,
     Settings: Facet.SETTINGS,
     Events: Facet.EVENTS,
     Explaining: Facet.WHY,
@@ -447,6 +449,7 @@ _LACKS = {
     Facet.WHY: "way to tell why a job waits",
     Facet.SQL: "SQL",
     Facet.CHOSEN_IDS: "ids that callers choose",
+    Facet.AGES: "way to tell how long the oldest ready job has waited",
 }
 """What a store without a facet lacks, where the facet's name does not say it."""
 SEARCH = "search by tag, worker or GLOB"

@@ -41,7 +41,7 @@ class Model(
     url = "model:"
     facets = CORE_FACETS | {
         Facet.TAGS, Facet.STATISTICS, Facet.SETTINGS, Facet.RELATIONS, Facet.LANES, Facet.QUEUES, Facet.EDIT,
-        Facet.OUTSIDE, Facet.WHY, Facet.EVENTS, Facet.SCHEDULES, Facet.THROUGHPUT, Facet.BLOCKS,
+        Facet.OUTSIDE, Facet.WHY, Facet.EVENTS, Facet.SCHEDULES, Facet.THROUGHPUT, Facet.AGES, Facet.BLOCKS,
     }  # fmt: skip
     durability = Durability.NONE
     leases_in_jobs = False

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from operator import attrgetter
 
 from headrace.records import Counts, Filter, HistoryRecord, Page, Snapshot, State
+from headrace.store.ages import Oldest
 from headrace.values.glob import matcher
 
 from .core import Core, Step
@@ -50,6 +51,17 @@ class Looking(Core):
             Counts(queue, dict(Counter(job.state for job in self.jobs.values() if job.queue == queue)))
             for queue in queues
         ]
+
+    def oldest(self) -> Step[Oldest]:
+        return Step(self._oldest)
+
+    def _oldest(self) -> Oldest:
+        now = self.clock.now()
+        due: dict[str, int] = {}
+        for job in self.jobs.values():
+            if job.state is State.READY or (job.state is State.SCHEDULED and job.due <= now):
+                due[job.queue] = min(job.due, due.get(job.queue, job.due))
+        return Oldest(now, due)
 
     def history(self, job_id: str) -> Step[list[HistoryRecord]]:
         return Step(self._history, job_id)

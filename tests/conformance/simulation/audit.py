@@ -94,6 +94,9 @@ class Audit:
         check(shown == counted, f"I17: the counts are wrong {rule}", shown, dict(counted))
         check([entry.queue for entry in counts] == sorted({job.queue for job in found}), "I17: queues")
 
+        oldest = [self.store.run(self.store.oldest()), self.model._oldest()]
+        check(oldest[0].due == oldest[1].due, f"I19: other oldest jobs {rule} than the model's", *oldest)
+
         sessions = [comparable(self.store.run(self.store.sessions())), comparable(self.model._sessions())]
         check(sessions[0] == sessions[1], f"I19: other sessions {rule} than the model's", *sessions)
         running = Counter(job.worker for job in found if job.state is State.RUNNING)

@@ -38,7 +38,7 @@ REQUESTS = (
     "sweep", "cancel", "delete", "revive", "wait", "watch", "events", "get", "find", "find by tag", "find by state",
     "find by worker", "history", "counts", "sessions", "stop",
     "tag", "track", "log", "update", "tags", "failures", "failing", "wait for a pattern", "settings",
-    "set settings", "stats", "throughput",
+    "set settings", "stats", "throughput", "oldest",
     "schedule_put", "schedule_delete", "schedules by name", "schedules in order", "schedules that are due", "tick",
 )  # fmt: skip
 
@@ -215,6 +215,7 @@ class Scene:
             "settings": store.settings,
             "stats": lambda: store.stats("default", self.clock.now() // DAY),
             "throughput": store.throughput,
+            "oldest": store.oldest,
             "set settings": lambda: store.set_settings({"jobs-history": 5_000, "session-timeout:q": None}),
             "schedule_put": lambda: store.put_schedule(self.record(), 1),
             "schedule_delete": lambda: store.delete_schedule("waiting"),

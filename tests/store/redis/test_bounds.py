@@ -194,6 +194,45 @@ def test_a_worker_that_ends_when_there_is_nothing_left_has_looked_at_all(server:
 # -- the index of queues with ready jobs --
 
 
+def test_the_oldest_jobs_of_a_thousand_queues_take_a_round_trip(server: Server, lone: RedisStore) -> None:
+    names = [f"tenant-{i:04}" for i in range(1_100)]
+    fill(lone, names[:900])
+    lone.run(lone.oldest())
+    server.command("CONFIG", "RESETSTAT")
+    assert sorted(lone.run(lone.oldest()).due) == names[:900]
+    assert calls(server, "evalsha") == 1
+    fill(lone, names[900:])
+    assert sorted(lone.run(lone.oldest()).due) == names
+    assert calls(server, "evalsha") <= 5  # of the second look two
+
+
+def test_of_a_long_line_the_first_entries_tell_the_oldest_job(server: Server, lone: RedisStore) -> None:
+    for priority in range(3):
+        lone.run(lone.put([new(f"{priority} {i}", priority=priority) for i in range(1_000)]))
+    lone.run(lone.oldest())
+    server.command("CONFIG", "RESETSTAT")
+    assert list(lone.run(lone.oldest()).due) == ["default"]
+    assert calls(server, "zrangebyscore") + calls(server, "lrange") + calls(server, "hmget") < 12
+
+
+def test_behind_many_entries_of_jobs_that_are_gone_the_next_one_counts(store: RedisStore, clock: ManualClock) -> None:
+    begin = clock.now()
+    put(store, "last", delay=7)
+    gone = [pack_into_row(begin + 1 + i // 1_000, i + 10) for i in range(6_500)]
+    store.driver.command("RPUSH", f"{store.keys.prefix}row:default", *gone)
+    clock.advance(7)
+    worker = Worker(store, clock, "other", "other")
+    worker.take(1, 0, "other")  # what is due gets in line
+    assert store.run(store.oldest()).due == {"default": begin + 1 + 5}
+    store.driver.command("LTRIM", f"{store.keys.prefix}row:default", "2000", "-1")
+    assert store.run(store.oldest()).due == {"default": begin + 7}
+
+
+def pack_into_row(due: int, arrival: int) -> bytes:
+    """An entry of a job that is gone."""
+    return due.to_bytes(6, "big") + arrival.to_bytes(6, "big") + b"gone"
+
+
 class Watched(RedisStore):
     """Looks after every operation whether the index is what the counts say."""
 

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from headrace.records import Filter, HistoryRecord, Page, Snapshot, State
+from headrace.store.ages import Oldest
 from headrace.store.history import complete_history
 from headrace.store.redis import records
 from headrace.store.redis.layout import STATES
@@ -134,6 +135,17 @@ def _newest(few: dict[str, int], wanted: Filter) -> Looking:
     jobs = yield get(page)
     more = len(newest) > wanted.limit
     return Page([job for job in jobs if _fits(job, wanted)], str(few[page[-1]]) if more else None)
+
+
+def oldest() -> Generator[Script[Any], Any, Oldest]:
+    """When the oldest ready job of each queue was due. Of very many queues in several steps."""
+    now, due, further = 0, dict[str, int](), b"0"
+    while further:
+        now, further, *found = yield Script("oldest", (further,), lambda reply, _: reply)
+        for queue, moment in records.pairs(found):
+            name = records.text(queue)
+            due[name] = min(int(moment), due.get(name, int(moment)))
+    return Oldest(int(now), due)
 
 
 def sessions(name: str = "") -> Generator[Script[Any], Any, list[Reply]]:

@@ -11,6 +11,7 @@ from struct import calcsize
 
 from headrace.records import Charge, Kind, State, Verdict
 from headrace.store import limits, settings
+from headrace.store.ages import LEVELS
 from headrace.store.facets import PARKED
 from headrace.store.throughput import SLOT, SLOTS
 from headrace.values.names import HIGHEST_WEIGHT
@@ -115,7 +116,7 @@ _VALUES: dict[str, int | str] = {
     "PARENTS_AT_ONCE": PARENTS_AT_ONCE, "MOST_PARENTS": limits.MOST_PARENTS,
     "HIGHEST_RATE": limits.HIGHEST_RATE, "SHORTEST_START": limits.SHORTEST_START,
     "HIGHEST_WEIGHT": HIGHEST_WEIGHT, "LANES_AHEAD": limits.LANES_AHEAD,
-    "MOST_STRAYS": limits.MOST_STRAYS, "SHOWN": limits.SHOWN, "SLOT": SLOT, "SLOTS": SLOTS,
+    "MOST_STRAYS": limits.MOST_STRAYS, "SHOWN": limits.SHOWN, "SLOT": SLOT, "SLOTS": SLOTS, "LEVELS": LEVELS,
     "PASSED_IN_A_STEP": limits.PASSED_IN_A_STEP, "EXPIRED": limits.EXPIRED, "NOT_STARTED": limits.NOT_STARTED,
     "UPDATES_TOLD": limits.UPDATES_TOLD, "MOST_BLOCKS": limits.MOST_BLOCKS, "TOO_MANY_BLOCKS": limits.TOO_MANY_BLOCKS,
     "CAUSE_SIZE": limits.CAUSE, "WAITS_FOR_ITSELF": limits.WAITS_FOR_ITSELF,

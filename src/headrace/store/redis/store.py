@@ -33,6 +33,7 @@ from headrace.records import (
     decode_session_info,
 )
 from headrace.store import damaged, limits
+from headrace.store.ages import Oldest
 from headrace.store.contract import CORE_FACETS, Facet, Operation, Reported, Swept, Waiter
 from headrace.store.facets import Batch, DayStats, Edit, FailureTimes, QueueControl, ScheduleLook, Ticked
 from headrace.store.lanes import LanePage, LaneRule, LaneSnapshot
@@ -77,7 +78,7 @@ class RedisStore(OnRedis, RedisAudit, RedisBlocks):
 
     facets = CORE_FACETS | {
         Facet.TAGS, Facet.STATISTICS, Facet.SETTINGS, Facet.RELATIONS, Facet.LANES, Facet.QUEUES, Facet.EDIT,
-        Facet.OUTSIDE, Facet.WHY, Facet.EVENTS, Facet.SCHEDULES, Facet.THROUGHPUT, Facet.BLOCKS,
+        Facet.OUTSIDE, Facet.WHY, Facet.EVENTS, Facet.SCHEDULES, Facet.THROUGHPUT, Facet.AGES, Facet.BLOCKS,
     }  # fmt: skip
     absent_settings: Mapping[str, str] = {}
 
@@ -142,6 +143,9 @@ class RedisStore(OnRedis, RedisAudit, RedisBlocks):
 
     def counts(self) -> Operation[list[Counts]]:
         return Steps(_count)
+
+    def oldest(self) -> Operation[Oldest]:
+        return Steps(find.oldest)
 
     def history(self, job_id: str) -> Operation[list[HistoryRecord]]:
         return find.history(job_id)

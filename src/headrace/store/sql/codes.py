@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headrace.records import State
+from headrace.store import ages
 
 SCHEDULED, READY, RUNNING, BLOCKED, DONE, FAILED, CANCELLED = range(7)
 """`job.state`. From `DONE` on a state is final."""
@@ -16,6 +17,8 @@ STATES = {
     CANCELLED: State.CANCELLED,
 }
 """By their numbers. (A dict: what another program has written may be -1.)"""
+LEVELS = ages.LEVELS
+"""Priorities that a look at a line goes through, from above and from below."""
 REMOVED, REVIVED = 7, 8
 """`ended.how`, beside the final states: the job was removed before it was done, or came back from its end."""
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from headrace.records import Counts, Expiry, Filter, HistoryRecord, IfFailed, Lane, Page, Snapshot, State
+from headrace.store.ages import Oldest
 from headrace.store.history import complete_history
 from headrace.store.sql.codes import (
     AFTER,
@@ -212,6 +213,15 @@ def counts(tx: Transaction) -> list[Counts]:
     for queue, state, number in tx.rows("counts"):
         queues.setdefault(queue, {})[STATES[state]] = number
     return [Counts(queue, queues[queue]) for queue in sorted(queues)]
+
+
+def oldest(tx: Transaction) -> Oldest:
+    """A job that has fallen due is as good as ready: it waits for a take that puts it in line."""
+    first: dict[str, int] = {}
+    for queue, state, due in tx.rows("oldest"):
+        if due is not None and (state == READY or due <= tx.now):
+            first[queue] = min(due, first.get(queue, due))
+    return Oldest(tx.now, first)
 
 
 def history(tx: Transaction, job_id: str) -> list[HistoryRecord]:

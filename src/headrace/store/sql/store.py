@@ -28,6 +28,7 @@ from headrace.records import (
     Token,
 )
 from headrace.store import damaged, limits
+from headrace.store.ages import Oldest
 from headrace.store.auditing import Act
 from headrace.store.blocking import Block
 from headrace.store.contract import CORE_FACETS, Facet, Operation, Reported, Store
@@ -81,7 +82,7 @@ class SqlStore(ABC):
     batch = 500
     facets = CORE_FACETS | {
         Facet.TAGS, Facet.STATISTICS, Facet.SETTINGS, Facet.RELATIONS, Facet.LANES, Facet.QUEUES, Facet.EDIT,
-        Facet.OUTSIDE, Facet.WHY, Facet.EVENTS, Facet.SCHEDULES, Facet.THROUGHPUT, Facet.SQL, Facet.BLOCKS,
+        Facet.OUTSIDE, Facet.WHY, Facet.EVENTS, Facet.SCHEDULES, Facet.THROUGHPUT, Facet.AGES, Facet.SQL, Facet.BLOCKS,
     }  # fmt: skip
     absent_settings: Mapping[str, str] = {
         "history-memory": "history-memory bounds the memory that ended jobs take on a Redis server, not a database.",
@@ -185,6 +186,9 @@ class SqlStore(ABC):
 
     def counts(self) -> Operation[list[Counts]]:
         return Step(find.counts, writes=False)
+
+    def oldest(self) -> Operation[Oldest]:
+        return Step(find.oldest, writes=False)
 
     def history(self, job_id: str) -> Operation[list[HistoryRecord]]:
         return Step(lambda tx: find.history(tx, job_id), writes=False)

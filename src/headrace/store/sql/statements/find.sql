@@ -45,6 +45,59 @@ UNION ALL SELECT queue, {RUNNING}, count(*) FROM job INDEXED BY job_held WHERE s
 UNION ALL SELECT queue, {BLOCKED}, count(*) FROM job INDEXED BY job_blocked WHERE state = {BLOCKED} GROUP BY queue
 UNION ALL SELECT queue, state, count(*) FROM job INDEXED BY job_finished WHERE state >= {DONE} GROUP BY queue, state
 
+-- name: oldest
+-- When the first ready job of each priority was due, queue by queue, from index entry to index entry, and when the first scheduled ones
+-- fall due, or did. Of many priorities it looks at the {LEVELS} highest and the {LEVELS} lowest.
+WITH RECURSIVE ready (queue) AS (
+    SELECT (SELECT queue FROM job WHERE state = {READY} AND queue >= '' ORDER BY queue LIMIT 1)
+    UNION ALL
+    SELECT (SELECT queue FROM job WHERE state = {READY} AND queue > ready.queue ORDER BY queue LIMIT 1)
+    FROM ready WHERE ready.queue IS NOT NULL
+),
+high (queue, priority, number) AS (
+    SELECT queue, (SELECT priority FROM job WHERE state = {READY} AND job.queue = ready.queue ORDER BY priority DESC LIMIT 1), 1
+    FROM ready WHERE ready.queue IS NOT NULL
+    UNION ALL
+    SELECT
+        queue,
+        (SELECT priority FROM job
+         WHERE state = {READY} AND job.queue = high.queue AND job.priority < high.priority ORDER BY priority DESC LIMIT 1),
+        number + 1
+    FROM high WHERE high.priority IS NOT NULL AND number < {LEVELS}
+),
+low (queue, priority, number) AS (
+    SELECT queue, (SELECT priority FROM job WHERE state = {READY} AND job.queue = high.queue ORDER BY priority LIMIT 1), 1
+    FROM high WHERE high.priority IS NOT NULL AND number = {LEVELS}
+    UNION ALL
+    SELECT
+        queue,
+        (SELECT priority FROM job
+         WHERE state = {READY} AND job.queue = low.queue AND job.priority > low.priority ORDER BY priority LIMIT 1),
+        number + 1
+    FROM low WHERE low.priority IS NOT NULL AND number < {LEVELS}
+),
+scheduled (queue) AS (
+    SELECT (SELECT queue FROM job WHERE state = {SCHEDULED} AND queue >= '' ORDER BY queue LIMIT 1)
+    UNION ALL
+    SELECT (SELECT queue FROM job WHERE state = {SCHEDULED} AND queue > scheduled.queue ORDER BY queue LIMIT 1)
+    FROM scheduled WHERE scheduled.queue IS NOT NULL
+)
+SELECT queue, {READY}, (SELECT due FROM job
+    WHERE state = {READY} AND job.queue = high.queue AND job.priority = high.priority ORDER BY due LIMIT 1)
+FROM high WHERE priority IS NOT NULL
+UNION ALL
+SELECT queue, {READY}, (SELECT due FROM job
+    WHERE state = {READY} AND job.queue = low.queue AND job.priority = low.priority ORDER BY due LIMIT 1)
+FROM low WHERE priority IS NOT NULL
+UNION ALL
+SELECT queue, {SCHEDULED}, (SELECT due FROM job
+    WHERE state = {SCHEDULED} AND job.queue = scheduled.queue AND flags & {LANED} = 0 ORDER BY due LIMIT 1)
+FROM scheduled WHERE queue IS NOT NULL
+UNION ALL
+SELECT queue, {SCHEDULED}, (SELECT due FROM job
+    WHERE state = {SCHEDULED} AND job.queue = scheduled.queue AND flags & {LANED} = {LANED} ORDER BY due LIMIT 1)
+FROM scheduled WHERE queue IS NOT NULL
+
 -- name: tags_most
 -- The most used words.
 SELECT tag, jobs FROM tag_count ORDER BY jobs DESC, tag LIMIT ?1
