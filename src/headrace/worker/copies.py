@@ -53,7 +53,7 @@ def _end_copy(job: str, task: str) -> NoReturn:
         "job %s%s: a child that its task had forked came back from the task, and has been ended. %s",
         *(job, task, ADVICE),
         exc_info=None if error is None or isinstance(error, SystemExit) else error,
-        extra={"event": "child_ended"},
+        extra={"event": "child_ended", "job_id": job},
     )
     end_process(_exit_code(error))
 

@@ -237,7 +237,7 @@ def _outlast(pump: Pump, keeper: Keeper, guard: Guard) -> None:
     try:
         pump.stopping.settle_late()
     except StoreError as error:
-        log.warning("%s", error)
+        log.warning("%s", error, extra={"event": "store_unavailable"})
     _close(pump, keeper, guard)
 
 
@@ -247,7 +247,7 @@ def _close(pump: Pump, keeper: Keeper, guard: Guard) -> None:
     try:
         store.run(store.close_session(pump.session.id))
     except StoreError as error:
-        log.warning("%s", error)
+        log.warning("%s", error, extra={"event": "session_not_closed"})
     guard.close()
 
 

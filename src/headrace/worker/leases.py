@@ -441,7 +441,8 @@ class Leases:
             return True
         for outcome, verdict in zip(outcomes, verdicts, strict=True):
             if verdict is Verdict.STALE:
-                log.warning("job %s: its lease was lost; the outcome does not count", outcome.id)
+                extra = {"event": "lease_lost", "job_id": outcome.id}
+                log.warning("job %s: its lease was lost; the outcome does not count", outcome.id, extra=extra)
             elif verdict is Verdict.LATER:
                 self.outcomes.append(outcome)
         if Verdict.CHANGED in verdicts:

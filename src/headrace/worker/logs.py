@@ -13,13 +13,13 @@ from datetime import datetime
 from msgspec import Struct
 from msgspec.json import Decoder, encode
 
+from headrace.logging import JobFilter
 from headrace.values.text import iso
-from headrace.worker.context import find_current
 
 _HEADRACE = logging.getLogger("headrace")
 
 jobs_log = logging.getLogger("headrace.jobs")
-"""One line per finished job, at `LogChoice.job_level`."""
+"""What became of a run, from the process that ran it: done (at `LogChoice.job_level`), again, failed."""
 
 _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 """What every record has. The rest was given as `extra=`."""
@@ -36,17 +36,6 @@ class LogChoice(Struct, frozen=True):
     @property
     def job_level(self) -> int:
         return logging.INFO if self.jobs else logging.DEBUG
-
-
-class JobFilter(logging.Filter):
-    """Puts the current job's id and task on every record, the application's own included."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        if not hasattr(record, "job_id"):
-            run = find_current(None)
-            record.job_id = run.id if run is not None else ""
-            record.task = run.lease.task if run is not None else ""
-        return True
 
 
 class LineFormatter(logging.Formatter):

@@ -18,6 +18,7 @@ from headrace.values.codec import ErrorText, clean, describe_error, encode_error
 from headrace.values.durations import milliseconds, moment
 from headrace.values.merging import merged
 from headrace.values.names import same_traffic
+from headrace.worker.logs import jobs_log
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
@@ -58,9 +59,10 @@ def outcome_of(lease: Lease, kind: Kind, *, note: str = "", group: str | None = 
     )
 
 
-def about(lease: Lease, event: str) -> dict[str, str]:
+def about(lease: Lease, event: str) -> dict[str, Any]:
     """What a line of the log carries about a job, as `extra=`."""
-    return {"event": event, "job_id": lease.id, "task": lease.task}
+    attempt = lease.attempts + 1
+    return {"event": event, "job_id": lease.id, "task": lease.task, "attempt": attempt, "queue": lease.queue}
 
 
 def give_account(run: Run, outcome: Outcome) -> None:
@@ -144,7 +146,7 @@ def _conclude(run: Run, error: BaseException) -> Outcome:
     if reason in (TIMED_OUT, SILENT):
         error = Timeout(f"{reason} ({_limit_in_words(run)})")
     elif reason == CANCELLED:
-        log.info(
+        jobs_log.info(
             "job %s (%s) stopped: it was cancelled", run.id, run.lease.task, extra=about(run.lease, "job_cancelled")
         )
         return _ended_badly(run, "cancelled", describe_error(error))
@@ -188,13 +190,13 @@ def _retry(run: Run, error: BaseException, *, delay: int | None = None, at: int 
         delay = round(run.task.options.backoff.delay(run.attempt) * 1000)
     text = describe_error(error)
     if isinstance(error, Retry):
-        log.info(
+        jobs_log.info(
             "job %s (%s): attempt %d asked to run again: %s",
             *(run.id, run.lease.task, run.attempt, text.message),
             extra=about(run.lease, "retry_asked"),
         )
     else:
-        log.warning(
+        jobs_log.warning(
             "job %s (%s): attempt %d failed, and it will run again: %s: %s",
             *(run.id, run.lease.task, run.attempt, text.type, text.message),
             exc_info=error,
@@ -219,7 +221,7 @@ def failed(run: Run, group: str, error: BaseException, refusal: str = "") -> Out
         # Some stores keep the traceback alone, so it ends with the reason as it would with an exception's own note.
         text = ErrorText(text.type, f"{text.message}: {refused}", f"{text.traceback}{refused}\n")
     outcome = _ended_badly(run, group, text)
-    log.error(
+    jobs_log.error(
         "job %s (%s) failed: %s: %s",
         *(run.id, run.lease.task, text.type, text.message),
         exc_info=error,
@@ -236,7 +238,8 @@ def call_failure_hooks(run: Run, error: BaseException) -> None:
         try:
             hook(run.context, error)
         except BaseException:
-            log.exception("on_failure of job %s (%s) raised", run.id, run.lease.task)
+            extra = about(run.lease, "hook_failed")
+            log.exception("on_failure of job %s (%s) raised", run.id, run.lease.task, extra=extra)
 
 
 def _ended_badly(run: Run, group: str, text: ErrorText) -> Outcome:
@@ -255,7 +258,7 @@ def _obey(run: Run, signal: Signal) -> Outcome:
         outcome = _retry(run, signal, **(_when(app, signal.delay, signal.at) if own_time else {}))
     elif isinstance(signal, Snooze):
         outcome = outcome_of(run.lease, Kind.AGAIN, note="snoozed", **_when(app, signal.delay or 0, signal.at))
-        log.info("job %s (%s) snoozes", run.id, run.lease.task, extra=about(run.lease, "job_snoozed"))
+        jobs_log.info("job %s (%s) snoozes", run.id, run.lease.task, extra=about(run.lease, "job_snoozed"))
     elif isinstance(signal, MoveTo):
         outcome = _move(run, signal)
     elif isinstance(signal, WaitFor):

@@ -108,19 +108,23 @@ def _run(config: ProcessConfig, follower: Follower) -> int:
         app = load_app(settings.app_path)
         app.use_store(open_store(settings.store))
     except StoreUnavailable as error:  # the supervisor could open it
-        log.error("%s", error)
+        log.error("%s", error, extra={"event": "start_failed"})
         return EXIT_TEMPORARY
     except HeadraceError as error:
-        log.error("%s", error)
+        log.error("%s", error, extra={"event": "start_failed"})
         return EXIT_BAD_APP
     finish_logging()
     try:
         reconcile(app)
     except Unsupported as error:
-        log.error("%s", error)
+        log.error("%s", error, extra={"event": "start_failed"})
         return EXIT_BAD_APP
     except StoreError as error:
-        log.warning("the declared schedules could not be brought to the store: %s", error)
+        log.warning(
+            "the declared schedules could not be brought to the store: %s",
+            error,
+            extra={"event": "schedules_not_stored"},
+        )
     ledger = Ledger(config.ledger)
     if isinstance(app.store, Custodian):
         app.store.write_down(config.session, Custody(config.custody))
@@ -132,7 +136,7 @@ def _run(config: ProcessConfig, follower: Follower) -> int:
     try:
         pump.resources.start()
     except Exception:
-        log.exception("a start hook or a provider failed")
+        log.exception("a start hook or a provider failed", extra={"event": "start_failed"})
         return EXIT_BAD_APP
     try:
         pump.run()
@@ -143,7 +147,7 @@ def _run(config: ProcessConfig, follower: Follower) -> int:
         pump.leases.acquit()
         return EXIT_TEMPORARY
     except HeadraceError as error:
-        log.error("%s", error)
+        log.error("%s", error, extra={"event": "process_failed"})
         pump.leases.acquit()
         return 1
     ledger.say_farewell(recycling=pump.stopping.recycling, born_too_large=pump.upkeep.born_too_large)
@@ -182,4 +186,4 @@ def _wind_up(pump: Pump, grace: float) -> None:
         try:
             pump.stopping.settle_late(time.monotonic() + grace)
         except StoreError as error:
-            log.warning("%s", error)
+            log.warning("%s", error, extra={"event": "store_unavailable"})

@@ -56,7 +56,7 @@ def reconcile(app: Headrace) -> None:
             raise
         return  # a server that does not show its schedules keeps those that are no longer declared
     for stale in stored - set(app.declared):
-        log.info("schedule %s is no longer declared: removing it", stale)
+        log.info("schedule %s is no longer declared: removing it", stale, extra={"event": "schedule_removed"})
         app.store.run(schedules.delete_schedule(stale))
     if not app.declared:
         return

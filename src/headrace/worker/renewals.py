@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from headrace.errors import MaybeApplied, StoreUnavailable
 from headrace.records import Kind, Outcome, Renewal
 from headrace.worker.leases import Leases
-from headrace.worker.outcomes import CANCELLED, LOST
+from headrace.worker.outcomes import CANCELLED, LOST, about
 from headrace.worker.run import Run
 from headrace.worker.session import Session
 
@@ -75,7 +75,7 @@ class Renewals:
         try:
             renewal = self._session.renew(held, complete=compare)
         except (StoreUnavailable, MaybeApplied) as error:
-            log.warning("%s", error)
+            log.warning("%s", error, extra={"event": "store_unavailable"})
             return
         self._apply(renewal, runs)
 
@@ -108,12 +108,16 @@ class Renewals:
             if job_id in runs:  # (or it has ended)
                 runs[job_id].speaking.hear(data)
         for ref, token, job_id in renewal.strays:
-            log.warning("job %s is not held here, though the store says so: was it set back? It is given back", job_id)
+            log.warning(
+                "job %s is not held here, though the store says so: was it set back? It is given back",
+                job_id,
+                extra={"event": "lease_stray", "job_id": job_id},
+            )
             self._leases.outcomes.append(Outcome(ref=ref, token=token, id=job_id, kind=Kind.RELEASED, note=STRAY))
 
     def _take_away(self, run: Run, reason: str) -> None:
         if not self._leases.release(run) and run in self._leases.running and run.stop_reason is None:
-            log.info("job %s: %s", run.id, reason)
+            log.info("job %s: %s", run.id, reason, extra=about(run.lease, "job_stopping"))
             run.stop(reason)
 
     def put_new_tokens(self, outcomes: Sequence[Outcome]) -> None:

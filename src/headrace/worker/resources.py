@@ -51,9 +51,9 @@ class Resources:
             try:
                 next(generator, None)
             except Exception:
-                log.exception("cleaning up %r failed", name)
+                log.exception("cleaning up %r failed", name, extra={"event": "hook_failed"})
         for hook in reversed(self._app.stop_hooks):
             try:
                 self._resolve(hook())
             except Exception:
-                log.exception("the stop hook %r failed", hook)
+                log.exception("the stop hook %r failed", hook, extra={"event": "hook_failed"})

@@ -122,7 +122,8 @@ class Run:
             try:
                 self._overrides = decode_overrides(self.lease.options)
             except ValueError:
-                log.warning("job %s carries options that cannot be read: they are ignored", self.id)
+                extra = about(self.lease, "options_unreadable")
+                log.warning("job %s carries options that cannot be read: they are ignored", self.id, extra=extra)
                 self._overrides = decode_overrides(b"{}")
         return getattr(self._overrides, option)
 
@@ -149,7 +150,8 @@ class Run:
         try:
             return store.run(transactional(store, "complete()").is_completed(self.lease_key))
         except StoreError as error:
-            log.warning("job %s: could not look whether it was completed: %s", self.id, error)
+            extra = about(self.lease, "store_unavailable")
+            log.warning("job %s: could not look whether it was completed: %s", self.id, error, extra=extra)
             return False  # the store knows, and goes by that when the run is settled
 
     def say(
@@ -325,7 +327,12 @@ def _done(run: Run) -> Outcome:
 
 def _completed(run: Run, error: BaseException) -> Outcome:
     """A run that raised after its task had completed it: the store has its result."""
-    log.warning("job %s (%s) was completed, and raised after that", run.id, run.lease.task, exc_info=error)
+    log.warning(
+        "job %s (%s) was completed, and raised after that",
+        *(run.id, run.lease.task),
+        exc_info=error,
+        extra=about(run.lease, "raised_after_complete"),
+    )
     return _done(run)
 
 

@@ -135,7 +135,7 @@ class Session:
                 if self.gone and not (self.parting and time.monotonic() < self.patient_until):
                     raise self.cut_off() from error
                 pause = doubled(0.05, attempt, most=2.0) * random.uniform(0.5, 1.0)  # noqa: S311
-                log.warning("%s Trying again in %.2g s.", error, pause)
+                log.warning("%s Trying again in %.2g s.", error, pause, extra={"event": "store_unavailable"})
                 self.beat()
                 time.sleep(pause)
         raise AssertionError("unreachable")

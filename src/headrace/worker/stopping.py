@@ -55,7 +55,7 @@ class Stopping:
 
     def make_way(self, why: str) -> None:
         """Stop taking, let everything that runs finish, and leave the rest to a fresh process."""
-        log.info("%s: making way for a fresh process", why)
+        log.info("%s: making way for a fresh process", why, extra={"event": "process_makes_way"})
         self.recycling = True
         self.stop(UNTIL_ALL_HAVE_ENDED)
 
@@ -63,7 +63,11 @@ class Stopping:
         """The session is gone, or about to be: stop everything before another worker starts it."""
         if not self._session.gone:
             count = self._leases.in_hand
-            log.error("cut off from the store: stopping %d jobs before others may start them", count)
+            log.error(
+                "cut off from the store: stopping %d jobs before others may start them",
+                count,
+                extra={"event": "process_cut_off"},
+            )
         self._session.gone = True
         self._leases.stop_all(LOST)  # from here: the pump may be waiting for the store
         self._waiter.poke()
@@ -100,7 +104,7 @@ class Stopping:
         try:
             self._reports.send(once=True)
         except HeadraceError as error:
-            log.warning("%s", error)
+            log.warning("%s", error, extra={"event": "store_unavailable"})
 
     def _settle_rest(self) -> None:
         if self._reports.waiting:
@@ -131,7 +135,12 @@ class Stopping:
         session = self._session
         session.gone = session.parting = True
         session.lost = not isinstance(error, CutOff)
-        log.error("the session is gone: stopping its %d jobs. %s", self._leases.in_hand, error)
+        log.error(
+            "the session is gone: stopping its %d jobs. %s",
+            self._leases.in_hand,
+            error,
+            extra={"event": "session_lost"},
+        )
         self._leases.stop_all(LOST)
         self._wait_for_stopped()
         try:
@@ -139,4 +148,6 @@ class Stopping:
             self._settle_rest()
         except (SessionGone, StaleRequest) as refusal:
             session.lost = session.lost or not isinstance(refusal, CutOff)
-            log.warning("what ended after that does not count: its jobs run again. %s", refusal)
+            log.warning(
+                "what ended after that does not count: its jobs run again. %s", refusal, extra={"event": "lease_lost"}
+            )

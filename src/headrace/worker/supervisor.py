@@ -340,7 +340,7 @@ class Supervisor:
         if len(charged) > number:  # jobs that crashed earlier are among them: which ones is not known here
             return
         for job in charged:
-            extra = {"job_id": job.id, "task": job.task}
+            extra = {"job_id": job.id, "task": job.task, "attempt": job.attempts + 1, "queue": job.queue}
             log.error(
                 "job %s (%s) crashed: its process died", job.id, job.task, extra={"event": "job_crashed", **extra}
             )

@@ -48,7 +48,11 @@ class Ticker:
             self.expect(tick_some(self._store))
             self._pause = RETRY
         except StoreError as error:
-            log.warning("schedules could not be looked at: %s Trying again in %g s.", error, self._pause / 1000)
+            log.warning(
+                "schedules could not be looked at: %s Trying again in %g s.",
+                *(error, self._pause / 1000),
+                extra={"event": "store_unavailable"},
+            )
             self._rests_until = self._steady() + self._pause
             self._pause = min(2 * self._pause, LONGEST_RETRY)
             self.expect(0)

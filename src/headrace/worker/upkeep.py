@@ -82,7 +82,7 @@ class Upkeep:
         try:
             swept = self._store.run(self._store.sweep(every=SWEEP_EVERY))
         except StoreError as error:
-            log.warning("%s", error)
+            log.warning("%s", error, extra={"event": "store_unavailable"})
             return
         self._ticker.expect(swept.ticks_in)
         if swept.again_in is not None and not swept.more:
@@ -90,12 +90,15 @@ class Upkeep:
             self._sweep_at = time.monotonic() + self._again_in * random.uniform(0.7, 1.0)  # noqa: S311
         if swept.sessions_closed:
             log.warning(
-                "closed %d dead sessions, returned %d jobs to their queues", swept.sessions_closed, swept.jobs_returned
+                "closed %d dead sessions, returned %d jobs to their queues",
+                *(swept.sessions_closed, swept.jobs_returned),
+                extra={"event": "jobs_returned"},
             )
         if swept.failed_purged_early:
             log.warning(
                 "purged %d failed jobs before their age (failed-history): ended jobs took more than history-memory",
                 swept.failed_purged_early,
+                extra={"event": "failed_purged_early"},
             )
         if swept.more:
             self.due_at -= SWEEP_SECONDS * 0.95

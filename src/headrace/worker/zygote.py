@@ -147,7 +147,7 @@ def main() -> NoReturn:
     try:
         app = load_app(path)
     except HeadraceError as error:
-        log.error("the app can't be imported to isolate its jobs. %s", error)
+        log.error("the app can't be imported to isolate its jobs. %s", error, extra={"event": "process_not_started"})
         sys.exit(1)
     finish_logging()
     app.url = os.environ.pop(STORE_VARIABLE)  # what an isolated job enqueues goes where it came from

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from headrace.errors import HeadraceError
 from headrace.records import Kind, Outcome
 from headrace.values.codec import ErrorText, encode_error
-from headrace.worker.logs import encoded_choice
+from headrace.worker.logs import encoded_choice, jobs_log
 from headrace.worker.outcomes import about, call_failure_hooks, conclude, give_account, outcome_of, release
 from headrace.worker.run import Run
 from headrace.worker.zygote import STORE_VARIABLE, News, Request, decode_ended, decode_words, receive, send, signal_name
@@ -257,7 +257,7 @@ def _crashed(run: Run, reason: str) -> Outcome:
     lease = run.lease
     log.error("job %s (%s) crashed: %s", lease.id, lease.task, reason, extra=about(lease, "job_crashed"))
     if lease.crashes + 1 >= lease.max_crashes:
-        log.error(
+        jobs_log.error(
             "job %s (%s) failed: it has crashed %d times, and max_crashes is %d",
             *(lease.id, lease.task, lease.crashes + 1, lease.max_crashes),
             extra=about(lease, "job_failed"),

@@ -15,7 +15,7 @@ from weakref import WeakSet
 
 from headrace.worker.copies import ADVICE, end_process
 from headrace.worker.executors import line_up
-from headrace.worker.outcomes import TIMED_OUT
+from headrace.worker.outcomes import TIMED_OUT, about
 from headrace.worker.run import Run, perform_async
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ class LoopExecutor:
             "%s has blocked the event loop for %.1f s, in %s: no other coroutine of this process can go on. Await "
             "what takes time, or leave it to a thread: await asyncio.to_thread(...)",
             *(who, seconds, place),
-            extra={"event": "loop_blocked"} | ({} if run is None else {"job_id": run.id, "task": run.lease.task}),
+            extra={"event": "loop_blocked"} if run is None else about(run.lease, "loop_blocked"),
         )
 
     def _alive(self) -> None:
@@ -151,7 +151,11 @@ class LoopExecutor:
 
 
 def _end_child() -> None:
-    log.warning("a child that was forked on the event loop came back to the loop, and has been ended. %s", ADVICE)
+    log.warning(
+        "a child that was forked on the event loop came back to the loop, and has been ended. %s",
+        ADVICE,
+        extra={"event": "child_ended"},
+    )
     end_process(1)
 
 
