@@ -21,7 +21,8 @@ from headrace.store.callers import given_connection
 from headrace.store.contract import Operation
 from headrace.store.courses import arun_course, run_course
 from headrace.store.facets import DayStats, Statistics, Tags, facet
-from headrace.store.paging import JobQuery, apages, list_schedules, pages, query_of
+from headrace.store.paging import apages, list_schedules, pages
+from headrace.store.selecting import JobQuery, Selection, query_of
 from headrace.store.stats import QueueStats, day_of, of_day
 from headrace.store.urls import shown_url
 from headrace.task import AsyncTask, Call, Task, TaskDecorator, task_function
@@ -217,7 +218,9 @@ class Headrace(StoreHolder, Hooks):
     def jobs(self, **wanted: Unpack[JobQuery]) -> Iterator[Job[Any]]:
         """Jobs that fit all that is given, newest first, fetched page by page. See `JobQuery`.
 
-        `state`: one or several. `task`: a name or a GLOB (`"shop.mail:*"`). `worker`: running under this one.
+        `state`: one or several. `task`: a name or a GLOB (`"shop.mail:*"`). `worker`: running under this one. `before`,
+        `after`: put before or after this moment, or this long ago. `error`, `args`: with this text in the error, or in
+        the value of an argument; what has no index is looked for job by job.
 
         >>> app = Headrace("sqlite:///:memory:")
         >>> @app.task(name="mail:send", tags=["mail"])
@@ -225,15 +228,22 @@ class Headrace(StoreHolder, Hooks):
         >>> jobs = [send.enqueue("ada"), send.using(tags=["mail", "vip"]).enqueue("bob")]
         >>> [job.tags for job in app.jobs(tag="mail", task="mail:*", state="ready")]
         [('mail', 'vip'), ('mail',)]
+        >>> [job.id == jobs[1].id for job in app.jobs(args={"to": "bob"}, after="1 hour")]
+        [True]
         """
-        query = query_of(self.store, **wanted)
-        return (Job(self, found.id, snapshot=found) for page in pages(self.store, query) for found in page)
+        query = self._query(wanted)
+        found = (job for page in pages(self.store, query.wanted) for job in page if query.fits(job))
+        return (Job(self, job.id, snapshot=job) for job in found)
 
     @takes_keywords_of(query_of)
     def ajobs(self, **wanted: Unpack[JobQuery]) -> AsyncIterator[Job[Any]]:
         """The same for `async for`."""
-        query = query_of(self.store, **wanted)
-        return (Job(self, found.id, snapshot=found) async for page in apages(self.store, query) for found in page)
+        query = self._query(wanted)
+        found = (job async for page in apages(self.store, query.wanted) for job in page if query.fits(job))
+        return (Job(self, job.id, snapshot=job) async for job in found)
+
+    def _query(self, wanted: JobQuery) -> Selection:
+        return query_of(self.store, self.zone, self.clock.now(), **wanted)
 
     def failures(self, limit: int = 50) -> dict[str, int]:
         """The groups with the most failed jobs, and how many; most first.

@@ -34,7 +34,7 @@ from headrace.options import (
 from headrace.records import Definition, Lease, Spec
 from headrace.schedules import ScheduleEdits
 from headrace.store.facets import Edit
-from headrace.store.paging import JobQuery, query_of
+from headrace.store.selecting import JobQuery, query_of
 from headrace.task import Task
 from headrace.worker.context import Context
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from headrace import Headrace
 from headrace.ops import look
 from headrace.ops.doctor import diagnose
 from headrace.ops.selection import Selection
 from headrace.records import Filter, NewJob, Page
+from headrace.store import selecting
 from headrace.store.contract import Operation
 from headrace.store.paging import LOOKS
 from headrace.store.redis import find as in_redis
@@ -73,6 +76,37 @@ def test_the_next_search_goes_on_behind_it(app: Headrace) -> None:
             break
         wanted = Filter(task="none", limit=10, after=page.cursor)
     assert pages > 1
+
+
+def test_a_search_without_an_index_ends_with_its_time_and_says_how_far_it_looked(
+    app: Headrace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(selecting, "LONGEST_SEARCH", 0.0)
+    nobody = Selection(wanted=Filter(limit=10), arguments=(("to", "nobody"),))
+    seen, page = 0, look.jobs(app, nobody)
+    while page.cursor is not None:
+        assert (page.jobs, page.reached is not None) == ([], True)
+        seen += page.looked or 0
+        page = look.jobs(app, replace(nobody, wanted=Filter(limit=10, after=page.cursor)))
+    assert seen + (page.looked or 0) == len(list(app.jobs())), "each search goes on where the one before ended"
+    assert page.reached is not None
+
+
+def test_a_search_finds_jobs_by_time_error_and_arguments(app: Headrace) -> None:
+    @app.task(name="send")
+    def send(to: str, order: dict[str, int]) -> None:
+        raise TimeoutError("no answer from the mill")
+
+    at_mill = send.using(queue="mill")
+    jobs = [at_mill.enqueue(to, {"id": number}) for number, to in enumerate(["Ada@example.org", "bob@example.org"])]
+    app.worker(queues=["mill"]).run_until_empty()
+    assert {job.id for job in app.jobs(error="timeouterror: no ANSWER")} == {job.id for job in jobs}
+    assert list(app.jobs(task="send", error="refused")) == []
+    found = [job.id for job in app.jobs(args={"to": "ada@", "order.id": "0"})]
+    assert found == [jobs[0].id]
+    assert [job.id for job in app.jobs(task="send", after="1 hour")] == [jobs[1].id, jobs[0].id]
+    assert list(app.jobs(task="send", before="1 hour")) == []
+    assert list(app.jobs(task="send", after=datetime.now(UTC) + timedelta(hours=1))) == []
 
 
 def test_doctor_looks_at_some_of_the_jobs(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,10 +14,10 @@ from headrace.cli.selecting import filter_options
 from headrace.errors import ConfigurationError
 from headrace.ops import look
 from headrace.ops.documents import document, epoch_ms, job_document
-from headrace.ops.selection import Selection
+from headrace.ops.selection import Found, Selection
 from headrace.records import Filter
 from headrace.values.codec import decode_error
-from headrace.values.text import ago, length, local, now_ms, percent
+from headrace.values.text import ago, count_of, iso, length, local, now_ms, percent
 
 if TYPE_CHECKING:
     from headrace.ops.attempts import Attempt
@@ -42,6 +42,7 @@ def jobs_command(
       headrace jobs --state failed --queue mail --error 'connection refused'
       headrace jobs --state ready --before '1 hour ago' --json
       headrace jobs --tag urgent --task-like 'shop.mail:*'
+      headrace jobs --task shop.mail:send --arg to=ada@example.org --after yesterday
     """
     wanted = replace(selection.wanted, tracked=tracked, worker=worker, limit=limit, after=cursor)
     selection = replace(selection, wanted=wanted)
@@ -53,7 +54,8 @@ def jobs_command(
                 raise
             raise click.BadParameter(str(error), param_hint="'--cursor'") from None
     if asked.as_json:
-        show_json({"jobs": [job_document(job) for job in page.jobs], "cursor": page.cursor})
+        jobs = [job_document(job) for job in page.jobs]
+        show_json({"jobs": jobs, "cursor": page.cursor, "looked_at": page.looked, "back_to": iso(page.reached)})
         return
     cut_short = page.cursor is not None and len(page.jobs) < limit
     if page.jobs:
@@ -61,8 +63,14 @@ def jobs_command(
     elif not cut_short:
         click.echo("No jobs." if selection == Selection(wanted=Filter(limit=limit)) else "No such jobs.")
     if page.cursor is not None:
-        more = "The search was cut short among the newest jobs. To look further" if cut_short else "There are more"
+        more = f"The search was cut short {_how_far(page)}. To look further" if cut_short else "There are more"
         console(error=True).print(f"{more}: add --cursor {page.cursor}", style="dim", markup=False)
+
+
+def _how_far(page: Found) -> str:
+    if page.looked is None or page.reached is None:
+        return "among the newest jobs"
+    return f"after {count_of(page.looked, 'job')}, put {ago(page.reached, now_ms())} or later"
 
 
 def show_jobs(jobs: list[Snapshot]) -> None:

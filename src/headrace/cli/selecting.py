@@ -47,6 +47,16 @@ def _past(text: str) -> int:
 _DAYS = {"today": 0, "yesterday": 1}
 PAST = Reading("when", _past)
 
+
+def _argument(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise ConfigurationError(f"{text!r} is not NAME=TEXT, as in to=ada@example.org.")
+    return name, value
+
+
+ARGUMENT = Reading("name=text", _argument)
+
 _FILTERS = (
     click.option(
         "--state", "states", multiple=True, type=click.Choice([*map(str, State)]), help="Only these. May be repeated."
@@ -64,6 +74,13 @@ _FILTERS = (
         help="Only put after this time. Days begin at midnight in this machine's zone: today, yesterday, 2026-11-01.",
     ),
     click.option("--error", metavar="TEXT", help="Only with this in the error's type or message."),
+    click.option(
+        "--arg",
+        "argument_texts",
+        multiple=True,
+        type=ARGUMENT,
+        help="Only with this text in the value of an argument: to=ada@, or user.id=17 for a value within it.",
+    ),
 )
 
 
@@ -77,6 +94,7 @@ def filter_options(command: F) -> F:
     def with_selection(states: tuple[str, ...], **options: Any) -> Any:
         wanted = {name: options.pop(name) for name in ("queue", "task", "task_like", "group", "tag")}
         others = {name: options.pop(name) for name in ("put_before_ms", "put_after_ms", "error")}
+        others["arguments"] = options.pop("argument_texts")
         selection = Selection(wanted=Filter(states=tuple(map(State, states)), **wanted), **others)
         return command(selection=selection, **options)
 

@@ -13,7 +13,7 @@ from headrace.errors import ConfigurationError, HeadraceError, Unsupported
 from headrace.ops.attempts import Attempt, attempts_in
 from headrace.ops.documents import document, history_document, job_document, moment
 from headrace.ops.forms import forms
-from headrace.ops.selection import Selection, find_job_course, page_of_course
+from headrace.ops.selection import Found, Selection, find_job_course, page_of_course
 from headrace.ops.sidings import base
 from headrace.records import Counts, Filter, HistoryRecord, Page, SessionSnapshot, Snapshot, State
 from headrace.store import Store
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 # -- jobs ------------------------------------------------------------------------------------------------
 
 
-def jobs_course(app: Headrace, selection: Selection) -> Course[Page]:
+def jobs_course(app: Headrace, selection: Selection) -> Course[Found]:
     """A page of jobs that fit, newest first. `ConfigurationError`: the cursor is not one of this store."""
     cursor = selection.wanted.after
     try:

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from headrace.errors import JobNotFound, UnclearId
 from headrace.ops.forms import forms
 from headrace.records import Filter, Page, Snapshot
-from headrace.store import Store
 from headrace.store.contract import CORE_FACETS
 from headrace.store.courses import Course
-from headrace.store.facets import SEARCH, Tags, facet
-from headrace.store.paging import LOOKS, PAGE, following, whole_page_course
-from headrace.values.codec import decode_error
+from headrace.store.paging import PAGE, following
+from headrace.store.selecting import Found as Found  # noqa: PLC0414  (for operators, who ask no store)
+from headrace.store.selecting import Selection as Selection  # noqa: PLC0414
+from headrace.store.selecting import check_searchable, search_course
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
@@ -29,62 +28,9 @@ SHOWN = 5
 """How many ids an error names, at most."""
 
 
-class Selection(Struct, frozen=True, kw_only=True):
-    """Which jobs: what a store's own filter finds, and of those the ones that fit the rest."""
-
-    wanted: Filter
-    put_before_ms: int | None = None
-    put_after_ms: int | None = None
-    error: str | None = None
-    """Part of the error's type or message, in any case."""
-    not_group: str | None = None
-    """None that failed in this group."""
-
-    def fits(self, job: Snapshot) -> bool:
-        """Whether it fits what the store's filter does not know."""
-        if self.put_before_ms is not None and job.created >= self.put_before_ms:
-            return False
-        if self.put_after_ms is not None and job.created <= self.put_after_ms:
-            return False
-        if self.not_group is not None and job.group == self.not_group:
-            return False
-        if self.error is None:
-            return True
-        error = decode_error(job.error)
-        return self.error.casefold() in f"{error.type}: {error.message}".casefold()
-
-
-def check_searchable(store: Store, selection: Selection) -> None:
-    """Refuse what a store without tags cannot look for."""
-    wanted = selection.wanted
-    if wanted.tag is not None or wanted.task_like is not None or wanted.tracked or wanted.worker is not None:
-        facet(store, Tags, SEARCH)
-
-
-def page_of_course(app: Headrace, selection: Selection) -> Course[Page]:
-    """One page of as many jobs as the filter's limit says, if there are as many, newest first.
-
-    A search in vain is cut short after some looks: its page has fewer, and a cursor.
-    """
-    store = app.store
-    check_searchable(store, selection)
-    if selection == Selection(wanted=selection.wanted):
-        return (yield from whole_page_course(store, selection.wanted))
-    wanted, missing = replace(selection.wanted, limit=PAGE), selection.wanted.limit
-    jobs: list[Snapshot] = []
-    left = LOOKS * LOOK
-    while True:
-        page: Page = yield from whole_page_course(store, wanted)
-        left -= PAGE
-        fitting = [place for place, job in enumerate(page.jobs) if selection.fits(job)]
-        if len(fitting) > missing:  # it ends within this page: once more, for the cursor behind its last job
-            wanted = replace(wanted, limit=fitting[missing - 1] + 1)
-            continue
-        jobs += (page.jobs[place] for place in fitting)
-        missing -= len(fitting)
-        if page.cursor is None or not missing or left <= 0 or len(page.jobs) < wanted.limit:
-            return Page(jobs, page.cursor)
-        wanted = replace(wanted, after=page.cursor)
+def page_of_course(app: Headrace, selection: Selection) -> Course[Found]:
+    """One page of jobs that fit, newest first: see `search_course`."""
+    return (yield from search_course(app.store, selection))
 
 
 page_of, apage_of = forms(page_of_course)

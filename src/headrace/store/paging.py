@@ -2,63 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from itertools import count
-from typing import TypedDict
 
 from msgspec.structs import replace
 
-from headrace.errors import ConfigurationError
-from headrace.records import Filter, Page, ScheduleRecord, Snapshot, State
+from headrace.records import Filter, Page, ScheduleRecord, Snapshot
 from headrace.store.contract import Store
 from headrace.store.courses import Course, run_course
-from headrace.store.facets import SEARCH, ScheduleLook, Schedules, Tags, facet
-from headrace.values.glob import is_glob
+from headrace.store.facets import ScheduleLook, Schedules, facet
 
 PAGE = 500
 PASSES = 100
 """How often to begin again, at most, for jobs that moved up past a page that was found by counting."""
-
-
-class JobQuery(TypedDict, total=False):
-    """Which jobs `app.jobs` and `app.ajobs` find: those that fit all that is given."""
-
-    state: State | str | Iterable[State | str]
-    """One or several."""
-    queue: str | None
-    task: str | None
-    """A name or a GLOB."""
-    group: str | None
-    tag: str | None
-    tracked: bool | None
-    worker: str | None
-    """Running under this one."""
-
-
-def query_of(
-    store: Store,
-    *,
-    state: State | str | Iterable[State | str] = (),
-    queue: str | None = None,
-    task: str | None = None,
-    group: str | None = None,
-    tag: str | None = None,
-    tracked: bool | None = None,
-    worker: str | None = None,
-) -> Filter:
-    """A `JobQuery` as the store takes it."""
-    states = (state,) if isinstance(state, str) else tuple(state)
-    try:
-        named = tuple(State(one) for one in states)
-    except ValueError as error:
-        raise ConfigurationError(f"{error}. A state is one of {', '.join(State)}.") from None
-    like = task is not None and is_glob(task)
-    if like or tag is not None or tracked is not None or worker is not None:
-        facet(store, Tags, SEARCH)
-    return Filter(
-        states=named, queue=queue, task=None if like else task, task_like=task if like else None,
-        group=group, tag=tag, tracked=tracked, worker=worker, limit=PAGE,
-    )  # fmt: skip
 
 
 def pages(store: Store, wanted: Filter) -> Iterator[list[Snapshot]]:

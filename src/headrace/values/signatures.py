@@ -19,7 +19,7 @@ def takes_keywords_of(source: Callable[..., Any]) -> Callable[[F], F]:
     >>> Headrace("sqlite:///:memory:").jobs(status="done")
     Traceback (most recent call last):
     headrace.errors.ConfigurationError: app.jobs() does not know 'status'. It takes state, queue, task, group, tag, \
-tracked, worker.
+tracked, worker, before, after, error, args.
     """
     keywords = [each for each in inspect.signature(source).parameters.values() if each.kind is each.KEYWORD_ONLY]
 
