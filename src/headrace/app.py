@@ -29,6 +29,7 @@ from headrace.task import AsyncTask, Call, Task, TaskDecorator, task_function
 from headrace.transactions import block
 from headrace.values.clock import Clock
 from headrace.values.durations import Duration
+from headrace.values.foreign import Codecs
 from headrace.values.names import check_count, check_name
 from headrace.values.signatures import takes_keywords_of
 
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 
 class Headrace(StoreHolder, Hooks):
@@ -92,6 +94,7 @@ class Headrace(StoreHolder, Hooks):
         self.tasks: dict[str, Task[Any, Any]] = {}
         self.declared: dict[str, Definition] = {}
         """Schedules that are declared in code, by name."""
+        self.codecs = Codecs()
         self.payload_limit = check_count("payload_limit", payload_limit, 1)
         self._retries = check_count("retries", retries)
         self._backoff = backoff or Backoff()
@@ -161,6 +164,25 @@ class Headrace(StoreHolder, Hooks):
             return made
 
         return decorate if function is None else decorate(function)
+
+    def codec(self, kind: type[T], encode: Callable[[T], Any], decode: Callable[[Any], T]) -> None:
+        """Carry values of a type of yours, as arguments, results and data. Call it above the tasks that use the type.
+
+        `encode` makes plain JSON values of a value (text, numbers, lists, dictionaries), `decode` makes an equal value
+        of these. The codec is for values of exactly this type: a subclass needs one of its own.
+
+        >>> from fractions import Fraction
+        >>> app = Headrace("sqlite:///:memory:")
+        >>> app.codec(Fraction, encode=str, decode=Fraction)
+        >>> @app.task
+        ... def half(share: Fraction) -> Fraction:
+        ...     return share / 2
+        >>> job = half.enqueue(Fraction(2, 3))
+        >>> app.worker().run_until_empty()
+        >>> job.result()
+        Fraction(1, 3)
+        """
+        self.codecs.register(kind, encode, decode)
 
     # -- jobs --
 

@@ -45,7 +45,7 @@ def edit_of(
         **edited_fields("edit()", said, editable("job"), before),
         run_at=run_at,
         delay=delay,
-        data=None if data is ... else encode_value("data", data, app.payload_limit),
+        data=None if data is ... else encode_value(app.codecs, "data", data, app.payload_limit),
         body=None if args is None and kwargs is None else _body(job, args or (), kwargs or {}),
     )
     if change == Edit():

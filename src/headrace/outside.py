@@ -31,7 +31,7 @@ def update_course(app: Headrace, job_id: str, change: Change) -> Course[bool]:
         found: Snapshot | None = (yield app.store.get([job_id]))[0]
         if found is None:
             return False
-        data = encode_value("data", change(decode_value(found.data)), app.payload_limit)
+        data = encode_value(app.codecs, "data", change(decode_value(found.data)), app.payload_limit)
         written: bool | None = yield outside.update(job_id, found.data, data)
         if written is not False:
             return written is True

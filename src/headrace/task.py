@@ -283,8 +283,8 @@ class Task(Generic[P, R_co]):
         self.options = options
         self.is_async = inspect.iscoroutinefunction(function)
         self.limited = options.timeout is not None or options.heartbeat is not None
-        self.arguments = Arguments(self.name, function)
-        self.results = Results(self.name, function, kept=options.keep_result)
+        self.arguments = Arguments(self.name, function, app.codecs)
+        self.results = Results(self.name, function, app.codecs, kept=options.keep_result)
         _check_places(lane_of(options.lane), self)
         self.__doc__ = function.__doc__
         self.__name__ = getattr(function, "__name__", self.name)

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
+from ipaddress import IPv4Address
 from numbers import Number
-from pathlib import Path
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -360,7 +360,7 @@ class Holder:
         (list[Mine], "Mine"),
         (dict[str, Mine], "Mine"),
         (Holder, "Mine"),
-        (Path, "Path"),
+        (IPv4Address, "IPv4Address"),
         (Iterator[int], "Iterator"),
         (Mine | None, None),
         (object, None),

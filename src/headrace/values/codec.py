@@ -7,7 +7,6 @@ one call in C, and a job's body is a plain JSON object of arguments by name that
 from __future__ import annotations
 
 import inspect
-import math
 import re
 import traceback
 import types
@@ -21,6 +20,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from headrace.errors import ArgumentsError, ConfigurationError, HeadraceError, PayloadTooLarge
 from headrace.locks import reentrant_lock
+from headrace.values.foreign import BUILT_IN, Codecs, encode
 from headrace.values.roundtrip import (
     ARGUMENT,
     RESULT,
@@ -34,18 +34,17 @@ from headrace.values.roundtrip import (
 )
 
 _encoder = msgspec.json.Encoder()
-_orderly_encoder = msgspec.json.Encoder(order="deterministic")
 _building = reentrant_lock()
 
 
-def decoder_of(annotation: Any) -> msgspec.json.Decoder[Any]:
+def decoder_of(annotation: Any, codecs: Codecs = BUILT_IN) -> msgspec.json.Decoder[Any]:
     """A decoder, made by one thread at a time.
 
     Msgspec looks into a struct when it first makes a decoder for it, and crashes the process if another thread uses the
     struct meanwhile. For the same reason decoders of our own structs are made when their modules are imported.
     """
     with _building:
-        return msgspec.json.Decoder(annotation)
+        return msgspec.json.Decoder(annotation, dec_hook=codecs.from_json)
 
 
 _TIME = re.compile(r"Invalid RFC3339 encoded (\w+)( - at `\$\.(\w+)`)?")
@@ -81,8 +80,9 @@ def inject(name: str) -> Any:
 class Arguments:
     """The parameters of one task: checks, encodes and decodes the arguments of its calls."""
 
-    def __init__(self, task: str, function: Callable[..., Any]) -> None:
+    def __init__(self, task: str, function: Callable[..., Any], codecs: Codecs = BUILT_IN) -> None:
         self._task = task
+        self._codecs = codecs
         self._signature = inspect.signature(function)
         self.injected: dict[str, str] = {}
         positional, keyword = self._fields(function)
@@ -91,13 +91,13 @@ class Arguments:
             self._struct: type[Struct] = msgspec.defstruct(
                 f"{task} arguments", keyword, bases=(base,), kw_only=True, forbid_unknown_fields=True
             )
-            self._decoder = decoder_of(self._struct)
+            self._decoder = decoder_of(self._struct, codecs)
             self._open = frozenset(
                 field.name for field in msgspec.structs.fields(self._struct) if leaves_open(field.type)
             )
             self._refuse_uncarried()
         except TypeError as error:
-            raise ConfigurationError(f"Task {task}: {error}. Annotate with types that JSON can carry.") from error
+            raise ConfigurationError(f"Task {task}: {error}. {_cure(error, 'Annotate with types')}.") from error
         self._names = self._struct.__struct_fields__
         self._by_name = self._behind_injected()
         # Without *args, **kwargs, / and gaps the struct's own constructor checks a call exactly as Python would.
@@ -135,9 +135,9 @@ class Arguments:
     def _refuse_uncarried(self) -> None:
         """Refuse a parameter that every call must pass and none can. (One with a default can be left out.)"""
         for field in msgspec.structs.fields(self._struct):
-            culprit = uncarried(field.type) if field.required else None
-            if culprit is not None:
-                raise TypeError(f"{field.name!r} has values of type {culprit.__name__}, which JSON cannot carry")
+            why = uncarried(field.type, self._codecs.refusal) if field.required else ""
+            if why:
+                raise TypeError(f"{field.name!r} has values of {why}")
 
     def _behind_injected(self) -> frozenset[str]:
         """The parameters that can only be passed by name, as one that the worker fills in stands before them."""
@@ -177,7 +177,7 @@ class Arguments:
         """Check a call and encode its arguments. Everything wrong with them is said here."""
         bound = self._bind(args, kwargs)
         try:
-            body = _encode(bound)
+            body = encode(bound, self._codecs)
             arrives = self._decoder.decode(body)
         except Exception as error:
             raise self._refusal(bound, error) from None
@@ -195,7 +195,7 @@ class Arguments:
         """The same call with values as JSON has them (a date is text) made into what their annotations say."""
         bound = self._bind(args, kwargs)
         try:
-            arrives = self._decoder.decode(_encode(bound))
+            arrives = self._decoder.decode(encode(bound, self._codecs))
         except Exception as error:
             raise self._refusal(bound, error) from None
         return self._spread(msgspec.structs.astuple(arrives))
@@ -203,7 +203,7 @@ class Arguments:
     def _refusal(self, bound: Struct, error: Exception) -> ArgumentsError:
         if isinstance(error, msgspec.ValidationError):
             return ArgumentsError(f"{self._task}: {ARGUMENT.fit}: {_misfit(error, bound)}.")
-        culprits = (_culprit(getattr(bound, name), name, ARGUMENT) for name in self._names)
+        culprits = (_culprit(self._codecs, getattr(bound, name), name, ARGUMENT) for name in self._names)
         return ArgumentsError(f"{self._task}: {next(filter(None, culprits), error)}.")
 
     def _compare(self, bound: Struct, arrives: Struct) -> None:
@@ -236,8 +236,8 @@ class Arguments:
             for name, value in zip(self._names, msgspec.structs.astuple(bound), strict=True)
         }
         try:
-            return _orderly_encoder.encode(values)
-        except TypeError as error:
+            return self._codecs.encode_orderly(values)
+        except Exception as error:
             raise ArgumentsError(f"{self._task}: cannot be unique, as a default cannot be encoded: {error}.") from None
 
     # -- the worker's side --
@@ -284,21 +284,14 @@ class Arguments:
         return tuple(args), kwargs
 
 
-def _encode(value: Any) -> bytes:
-    """JSON. What it cannot carry is an error, also where msgspec would write `null` instead."""
-    encoded = _encoder.encode(value)
-    # (`in` makes and drops an exception first, as the bytes might have been a number.)
-    if encoded.find(b"null") >= 0 and not _finite(msgspec.to_builtins(value)):
-        raise ValueError("it contains a number that is not finite, which JSON cannot carry")
-    return encoded
-
-
-def _finite(value: Any) -> bool:
-    if isinstance(value, float):
-        return math.isfinite(value)
-    if isinstance(value, dict):
-        return all(map(_finite, value.values()))
-    return not isinstance(value, list | tuple) or all(map(_finite, value))
+def _cure(error: TypeError, annotate: str) -> str:
+    """What to do about an annotation that msgspec or headrace refuses."""
+    if "custom type" in str(error):  # msgspec's word for what it does not know
+        return (
+            "JSON does not tell of which of these types a value is: use one of them, or None beside it, or put them "
+            "into one model or Struct with a field for each"
+        )
+    return f"{annotate} that JSON can carry, or write app.codec(...) for yours above the task"
 
 
 def _default(parameter: inspect.Parameter) -> Any:
@@ -307,14 +300,14 @@ def _default(parameter: inspect.Parameter) -> Any:
     return {} if parameter.kind is parameter.VAR_KEYWORD else parameter.default
 
 
-def _culprit(value: Any, path: str, words: Wording) -> str:
+def _culprit(codecs: Codecs, value: Any, path: str, words: Wording) -> str:
     """What of a value cannot be encoded, or nothing."""
     try:
-        _encode(value)
+        encode(value, codecs)
     except RecursionError:
         return f"{words.place.format(path)} is nested too deeply, or contains itself"
     except Exception as reason:
-        inside = (_culprit(inner, inner_path, words) for inner, inner_path in inner_values(value, path))
+        inside = (_culprit(codecs, inner, inner_path, words) for inner, inner_path in inner_values(value, path))
         return next(filter(None, inside), f"{words.place.format(path)} cannot be encoded: {reason}")
     return ""
 
@@ -328,28 +321,31 @@ _PLAIN: frozenset[type] = frozenset({str, int, float, bool, type(None), list, di
 class Results:
     """What a task returns: checks, encodes and decodes it by the return annotation, as `Arguments` does arguments."""
 
-    def __init__(self, task: str, function: Callable[..., Any], *, kept: bool = True) -> None:
+    def __init__(
+        self, task: str, function: Callable[..., Any], codecs: Codecs = BUILT_IN, *, kept: bool = True
+    ) -> None:
         self._task = task
+        self._codecs = codecs
         annotation = typing.get_type_hints(function, include_extras=True).get("return", Any)
         try:
             self._use(type(None) if annotation in (typing.NoReturn, typing.Never) else annotation)
         except TypeError as error:
             if kept:
                 raise ConfigurationError(
-                    f"Task {task}: {error}. Annotate what it returns with a type that JSON can carry, or say "
+                    f"Task {task}: {error}. {_cure(error, 'Annotate what it returns with a type')}, or say "
                     "keep_result=False."
                 ) from error
             self._use(Any)
 
     def _use(self, annotation: Any) -> None:
-        culprit = uncarried(annotation)
-        if culprit is not None:
-            raise TypeError(f"its result has values of type {culprit.__name__}, which JSON cannot carry")
-        self._decoder = decoder_of(annotation)
+        why = uncarried(annotation, self._codecs.refusal)
+        if why:
+            raise TypeError(f"its result has values of {why}")
+        self._decoder = decoder_of(annotation, self._codecs)
         self._open = leaves_open(annotation)
         self._as_is = _taken_as_is(annotation)
         try:
-            self._decoder.decode(b"null")
+            decoder_of(annotation).decode(b"null")  # (without the app's own codecs, which might accept it)
         except msgspec.ValidationError:
             self.allows_none = False
         else:
@@ -358,7 +354,7 @@ class Results:
     def encode(self, value: Any, limit: int) -> bytes:
         """Check a result and encode it. Everything wrong with it is said here."""
         try:
-            encoded = _encode(value)
+            encoded = encode(value, self._codecs)
             kind = type(value)
             if kind not in self._as_is or ((kind is dict or kind is list) and not is_plain(value)):
                 self._check(value, self._decoder.decode(encoded))
@@ -367,7 +363,7 @@ class Results:
         except msgspec.ValidationError as error:
             raise self._refusal(f"{RESULT.fit}: {_misfit(error, value)}") from None
         except Exception as error:
-            raise self._refusal(_culprit(value, "result", RESULT) or str(error)) from None
+            raise self._refusal(_culprit(self._codecs, value, "result", RESULT) or str(error)) from None
         if len(encoded) > limit:
             raise PayloadTooLarge("The result", len(encoded), limit)
         return encoded
@@ -405,10 +401,10 @@ def _taken_as_is(annotation: Any) -> frozenset[type]:
     return frozenset({annotation}) if annotation in _PLAIN else frozenset()
 
 
-def encode_value(what: str, value: Any, limit: int) -> bytes:
-    """Encode a result or data; what cannot be encoded is an `ArgumentsError`."""
+def encode_value(codecs: Codecs, what: str, value: Any, limit: int) -> bytes:
+    """Encode data; what cannot be encoded is an `ArgumentsError`."""
     try:
-        encoded = _encode(value)
+        encoded = encode(value, codecs)
     except (TypeError, ValueError, OverflowError, RecursionError, UnicodeError) as error:
         raise ArgumentsError(f"{what} cannot be encoded: {error}.") from None
     if len(encoded) > limit:

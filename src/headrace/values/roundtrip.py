@@ -11,11 +11,13 @@ import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 from msgspec import UNSET, Struct
-from msgspec.inspect import AnyType, CustomType, Field, Type, UnionType, type_info
+from msgspec.inspect import AnyType, CustomType, DictType, Field, Type, UnionType, type_info
+
+from headrace.values.models import is_model
 
 DEEPEST = 64
 """How deep arguments may be nested: far below where any JSON reader gives up."""
@@ -65,37 +67,47 @@ def leaves_open(annotation: Any) -> bool:
     return False
 
 
-def uncarried(annotation: Any) -> type | None:
-    """A type that an annotation demands and that no value from JSON is of, if it demands one.
+class Refusal(Protocol):
+    """Why values of a type that msgspec does not know can't be carried, as keys or else; empty: they can."""
 
-    >>> uncarried(list[complex]), uncarried(complex | None), uncarried(object)
-    (<class 'complex'>, None, None)
+    def __call__(self, kind: type, *, key: bool = False) -> str: ...
+
+
+def uncarried(annotation: Any, refusal: Refusal) -> str:
+    """Why no value that an annotation takes can be carried; empty: some can.
+
+    >>> def refusal(kind, *, key=False):
+    ...     return "" if kind is object else f"type {kind.__name__}"
+    >>> uncarried(list[complex], refusal), uncarried(complex | None, refusal), uncarried(object, refusal)
+    ('type complex', '', '')
     """
-    return _uncarried(type_info(annotation), set())
+    return _uncarried(type_info(annotation), refusal, set())
 
 
-def _uncarried(node: Any, seen: set[int]) -> type | None:
+def _uncarried(node: Any, refusal: Refusal, seen: set[int]) -> str:
     if id(node) in seen:  # a type that contains itself
-        return None
+        return ""
     seen.add(id(node))
     if isinstance(node, CustomType):
-        return None if _is_of_json(node.cls) else node.cls
+        return refusal(node.cls)
     if isinstance(node, UnionType):
-        found = [_uncarried(choice, seen) for choice in node.types]
-        return found[0] if all(found) else None
+        found = [_uncarried(choice, refusal, seen) for choice in node.types]
+        return found[0] if all(found) else ""
     if isinstance(node, Field):
-        return _uncarried(node.type, seen) if node.required else None
+        return _uncarried(node.type, refusal, seen) if node.required else ""
+    if isinstance(node, DictType) and isinstance(node.key_type, CustomType):
+        return refusal(node.key_type.cls, key=True) or _uncarried(node.value_type, refusal, seen)
     for part in msgspec.structs.astuple(node):
         for inner in part if isinstance(part, tuple) else (part,):
-            if isinstance(inner, Type | Field) and (culprit := _uncarried(inner, seen)) is not None:
-                return culprit
-    return None
+            if isinstance(inner, Type | Field) and (why := _uncarried(inner, refusal, seen)):
+                return why
+    return ""
 
 
 _EXAMPLES: tuple[Any, ...] = ("", 0, 0.5, None, [], {})
 
 
-def _is_of_json(cls: type) -> bool:
+def is_of_json(cls: type) -> bool:
     """Whether a value that JSON gives back may be of a class: `object`, or a number of `numbers`."""
     try:
         return any(isinstance(value, cls) for value in _EXAMPLES)
@@ -210,10 +222,21 @@ def _entries(
 
 
 def _fields(value: Any, found: Any, path: str, exact: bool, depth: int, words: Wording) -> Iterator[str]:
+    model = is_model(type(value))
     for name in _field_names(value):
-        yield changed(
-            getattr(value, name, UNSET), getattr(found, name, UNSET), f"{path}.{name}", exact, depth, words=words
-        )
+        inner, arrived = getattr(value, name, UNSET), getattr(found, name, UNSET)
+        yield changed(inner, arrived, f"{path}.{name}", exact, depth, words=words)
+        if model and _swapped(inner, arrived):  # then the models are not equal
+            yield _told(inner, arrived, f"{path}.{name}", False, words)
+    if model and value.__pydantic_private__ != found.__pydantic_private__:
+        yield f"{words.place.format(path)} has private attributes, which would not arrive"
+
+
+def _swapped(value: Any, found: Any) -> bool:
+    """Whether a list stands for a tuple somewhere inside, or a tuple for a list."""
+    if isinstance(value, _ARRAYS) and isinstance(found, _ARRAYS):
+        return type(value) is not type(found) or any(map(_swapped, value, found))
+    return isinstance(value, dict) and isinstance(found, dict) and any(map(_swapped, value.values(), found.values()))
 
 
 def _members(value: Any, found: Any, path: str, exact: bool, words: Wording) -> Iterator[str]:
@@ -227,11 +250,13 @@ def _members(value: Any, found: Any, path: str, exact: bool, words: Wording) -> 
 
 
 def _field_names(value: Any) -> tuple[str, ...]:
-    """The fields of a Struct, a dataclass or a class of attrs."""
+    """The fields of a Struct, a dataclass, a model of pydantic or a class of attrs."""
     if isinstance(value, Struct):
         return value.__struct_fields__
     if dataclasses.is_dataclass(value):
         return tuple(field.name for field in dataclasses.fields(value))
+    if is_model(type(value)):
+        return (*type(value).model_fields, *(value.model_extra or ()))
     return tuple(field.name for field in getattr(type(value), "__attrs_attrs__", ()))
 
 

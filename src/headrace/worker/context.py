@@ -166,7 +166,7 @@ class Context:
         """
         wanted = setting(changes_of(changes, pairs, REPLACE), instead=REPLACE)
         known = self._run.speaking.data
-        data = encode_value("data", wanted(decode_value(known)), self._run.channel.payload_limit)
+        data = encode_value(self._app.codecs, "data", wanted(decode_value(known)), self._run.channel.payload_limit)
         self._run.say(data=data, base=known or b"")
 
     def replace(self, data: Any) -> None:
@@ -175,7 +175,7 @@ class Context:
         If others have changed the data since (`job.update(...)`), the keys that this run has changed or left out are
         changed in theirs.
         """
-        self._run.say(data=encode_value("data", data, self._run.channel.payload_limit))
+        self._run.say(data=encode_value(self._app.codecs, "data", data, self._run.channel.payload_limit))
 
     def log(self, line: str) -> None:
         """Add a line to the job's history."""

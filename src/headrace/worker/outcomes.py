@@ -250,7 +250,7 @@ def _ended_badly(run: Run, group: str, text: ErrorText) -> Outcome:
 def _obey(run: Run, signal: Signal) -> Outcome:
     """Do what the task asked for."""
     app, data = run.task.app, getattr(signal, "data", ...)
-    encoded = None if data is ... else encode_value("data", data, app.payload_limit)
+    encoded = None if data is ... else encode_value(app.codecs, "data", data, app.payload_limit)
     if isinstance(signal, Fail):
         outcome = failed(run, signal.group or "failed", signal)
     elif isinstance(signal, Retry):

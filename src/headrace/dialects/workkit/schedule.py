@@ -200,7 +200,7 @@ class Schedule(Closing):
                     f'{shown(function)} cannot be scheduled: {why}. Write a name, as in "#\'some.ns/func-name", or a '
                     'function literal, as in "(fn [x] (some.ns/func-name x))", and pass its arguments to add().'
                 )
-            body = Arguments(function, _any_arguments).encode(args, {}, self.app.payload_limit)
+            body = Arguments(function, _any_arguments, self.app.codecs).encode(args, {}, self.app.payload_limit)
             return wire_name(function), by_position(None, body)[0] if args else []
         task = next((known for known in self.app.tasks.values() if known.function is function), None)
         if task is None:
