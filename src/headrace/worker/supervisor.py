@@ -35,6 +35,7 @@ from headrace.worker.custody import Custody
 from headrace.worker.identity import introduce, is_dead, resident_memory
 from headrace.worker.ledger import Ledger
 from headrace.worker.lifeline import Lifeline
+from headrace.worker.notify import VARIABLES, Notifier
 from headrace.worker.process import AT_ONCE, CONFIG_VARIABLE, EXIT_BAD_APP, EXIT_OK, ProcessConfig, Settings
 from headrace.worker.session import MARGIN, RENEW_AGAIN, TELL_WITHIN, renew_within
 from headrace.worker.zygote import signal_name
@@ -102,6 +103,8 @@ class Supervisor:
         self._unclosed: dict[str, list[int | str] | None] = {}
         """Sessions of dead processes that the store has not heard of yet, and the jobs that they died of."""
         self._exit_code = EXIT_OK
+        self._notifier = Notifier(os.environ)
+        self._store_answers = True
         self._over = threading.Event()
         self._reaping = threading.Lock()  # a reaped pid may belong to another process: it must not be killed
 
@@ -119,6 +122,7 @@ class Supervisor:
                 self._renew()
                 self._look_for_the_hung()
                 self._enforce_the_end()
+                self._notify()
                 self._sleep()
         finally:
             self._over.set()
@@ -162,6 +166,20 @@ class Supervisor:
         else:
             self._kill_at = time.monotonic()
 
+    def _notify(self) -> None:
+        """Tell systemd, if it started us: all processes run, this loop goes round, or the end has begun."""
+        if not self._notifier.listening:
+            return
+        up = sum(1 for child in self._children.values() if child.ledger.last_beat)
+        if self._stopping:
+            self._notifier.stopping()
+        elif up == self._settings.processes:
+            self._notifier.ready()
+        trouble = "" if self._store_answers else "; the store does not answer"
+        begun = "stopping, " if self._stopping else ""
+        self._notifier.status(f"{begun}{up} of {self._settings.processes} processes running{trouble}")
+        self._notifier.beat()
+
     def _stop_children(self) -> None:
         for child in self._children.values():
             if not child.stopping:
@@ -183,10 +201,13 @@ class Supervisor:
             except (StoreError, OSError) as error:
                 if self._is_hopeless(error):
                     raise
+                self._store_answers = not isinstance(error, StoreError)
                 log.error("a worker process could not be started: %s", error, extra={"event": "process_not_started"})
                 self._start_at = time.monotonic() + 1.0
                 return
+            self._store_answers = True
             self._to_start -= 1
+            self._notifier.beat()  # each may have waited for a slow store
 
     def _is_hopeless(self, error: Exception) -> bool:
         """A store that is not away, but refuses the first request (this user lacks a right, say), will do so again."""
@@ -244,7 +265,10 @@ class Supervisor:
             pass_fds=(*guard.descriptors, ledger.descriptor, *custody.descriptors, lifeline.descriptor),
             stdin=subprocess.DEVNULL,
             # Not as an argument, which anyone on the machine could read: a store's URL may have a password in it.
-            env={**os.environ, CONFIG_VARIABLE: msgspec.json.encode(config).decode()},
+            env={
+                **{name: value for name, value in os.environ.items() if name not in VARIABLES},
+                CONFIG_VARIABLE: msgspec.json.encode(config).decode(),
+            },
             process_group=0,  # Ctrl-C in a terminal is for the supervisor alone, from the first moment on
         )
 
@@ -264,6 +288,7 @@ class Supervisor:
             if child is not None:
                 child.process.returncode = os.waitstatus_to_exitcode(status)
                 self._bury(child, child.process.returncode)
+                self._notifier.beat()
 
     def _bury(self, child: Child, code: int) -> None:
         started = child.ledger.entries()
@@ -395,6 +420,7 @@ class Supervisor:
             renewal = self._store.run(self._store.renew(child.info.id, started=started, memory=memory))
             crashpoints.passing("renew.after")
             child.renewed = sent
+            self._store_answers = True
             if renewal.stop:
                 child.ledger.ask_to_stop()
         except SessionGone as error:
@@ -402,7 +428,10 @@ class Supervisor:
             _signal(child, signal.SIGKILL)
         except StoreError as error:
             log.warning("a session could not be renewed: %s", error, extra={"event": "session_not_renewed"})
+            self._store_answers = False
             return RENEW_AGAIN
+        finally:
+            self._notifier.beat()  # with many processes a silent store keeps this loop for longer than a watchdog waits
         return child.timeout // 3
 
     def _look_for_the_hung(self) -> None:
@@ -459,7 +488,7 @@ class Supervisor:
 
     def _sleep(self) -> None:
         now = time.monotonic()
-        until = min(now + 1.0, self._renew_at, max(self._kill_at, now + 0.01))
+        until = min(now + 1.0, self._renew_at, max(self._kill_at, now + 0.01), self._notifier.beat_at)
         if self._to_start:
             until = min(until, self._start_at)
         if self._children or self._to_start:
