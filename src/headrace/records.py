@@ -486,6 +486,9 @@ class ScheduleRecord(Struct, frozen=True, kw_only=True):
     version: int = 0
     created: int = 0
     paused: bool = False
+    paused_at: int | None = None
+    paused_by: str | None = None
+    """Name of the operator; None: a program has paused it."""
     next: int | None = None
     """When it ticks next. None: never again, or when its job has come to an end (`Definition.follows`)."""
     runs: int = 0

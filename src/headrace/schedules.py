@@ -359,11 +359,11 @@ class StoredSchedule:
 
     def pause(self) -> None:
         """Stop ticking. What it has put already stays."""
-        self._change(lambda record, _: replace(record, paused=True))
+        self._change(paused)
 
     async def apause(self) -> None:
         """The same, from async code."""
-        await self._achange(lambda record, _: replace(record, paused=True))
+        await self._achange(paused)
 
     def resume(self) -> None:
         """Go on with the next tick from now on; those that came while it was paused are passed over."""
@@ -400,9 +400,16 @@ class StoredSchedule:
         self.record = await arun_course(self.app.store, changing(self.app.store, self.name, change))
 
 
+def paused(record: ScheduleRecord, now: int, by: str | None = None) -> ScheduleRecord:
+    """A schedule that stops. One that has stopped stays as it is."""
+    return record if record.paused else replace(record, paused=True, paused_at=now, paused_by=by)
+
+
 def resumed(record: ScheduleRecord, now: int) -> ScheduleRecord:
     """A schedule that goes on."""
-    return replace(record, paused=False, next=first_tick_again(record, now)) if record.paused else record
+    if not record.paused:
+        return record
+    return replace(record, paused=False, paused_at=None, paused_by=None, next=first_tick_again(record, now))
 
 
 _RULES = ("every", "cron", "repeat")

@@ -87,6 +87,33 @@ def test_pause_resume_delete(app: Headrace, two: None, run: Run, ask: Ask) -> No
     assert [schedule.name for schedule in app.schedules()] == ["sunday"]
 
 
+def test_a_paused_schedule_says_since_when_and_by_whom(
+    app: Headrace, two: None, run: Run, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADRACE_OPERATOR", "ada")
+    run("schedules", "pause", "nightly")
+    monkeypatch.setenv("HEADRACE_OPERATOR", "bob")
+    run("schedules", "pause", "nightly")
+    shown = ask("schedules", "show", "nightly")
+    assert (shown["paused"], shown["paused_by"], shown["paused_at"] is not None) == (True, "ada", True)
+    assert "paused by ada" in run("schedules").stdout
+    run("schedules", "resume", "nightly")
+    shown = ask("schedules", "show", "nightly")
+    assert (shown["paused"], shown["paused_by"], shown["paused_at"]) == (False, None, None)
+
+
+def test_run_puts_a_job_and_leaves_the_schedule_as_it_is(app: Headrace, two: None, run: Run, ask: Ask) -> None:
+    before = app.schedules("nightly")[0].record
+    acted = ask("schedules", "run", "nightly")["schedules"][0]
+    (job,) = app.jobs()
+    assert (acted["outcome"], job.state) == (f"put as job {job.id}", "ready")
+    found = ask("job", job.id)
+    assert (found["schedule"], found["tick"], found["task"]) == ("nightly", None, before.definition.task)
+    assert app.schedules("nightly")[0].record == before
+    assert run("schedules", "run", "nobody").exit_code == exits.NOT_DONE
+    assert ask("audit")["acts"][0]["about"] == "schedule nightly"
+
+
 def test_options_of_the_group_count_for_its_commands(two: None, run: Run, url: str) -> None:
     assert run("schedules", "show", "sunday", "--store", url, store=None).exit_code == exits.OK
     assert run("schedules", "pause", "sunday", "--json").stdout.startswith("{")

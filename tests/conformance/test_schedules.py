@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from headrace.errors import ConfigurationError
 from headrace.policies import Misfire, Overlap
 from headrace.records import Filter, Lane, NewJob, ScheduleRecord, State, Tick
-from headrace.schedule.next_runs import work_out
+from headrace.schedule.next_runs import job_now, work_out
 from headrace.store.contract import Facet, Store
 from headrace.store.facets import Events, Schedules, facet
 from headrace.values.clock import ManualClock
@@ -45,7 +45,8 @@ def test_a_schedule_is_kept_as_it_was_put(store: Store, clock: ManualClock) -> N
         end=NOON * 2, offset=-4, max_runs=9, carry_data=True, declared_by="shop:app",
     )  # fmt: skip
     record = ScheduleRecord(
-        name="name with spaces: ü", definition=wanted, paused=True, next=NOON + 5, runs=1, last_tick=2, last_job="j",
+        name="name with spaces: ü", definition=wanted, paused=True, paused_at=NOON, paused_by="ada ü", next=NOON + 5,
+        runs=1, last_tick=2, last_job="j",
         started=3, finished=4, data=LARGE + b"\x00\xff",
     )  # fmt: skip
     schedules = facet(store, Schedules)
@@ -401,3 +402,16 @@ def test_jobs_are_found_by_their_schedule(store: Store, worker: Worker, clock: M
     done = store.run(store.find(Filter(schedule="a", states=(State.DONE,)))).jobs
     done += store.run(store.find(Filter(schedule="b", states=(State.DONE,)))).jobs
     assert len(done) == 1
+
+
+@pytest.mark.needs(Facet.TAGS)
+def test_a_job_that_is_put_by_hand_is_one_of_its_schedule_and_moves_nothing(store: Store, worker: Worker) -> None:
+    schedules = facet(store, Schedules)
+    record = ScheduleRecord(name="s", definition=definition("FINISHED, +1 HOUR"), next=NOON * 2)
+    assert store.run(schedules.put_schedule(record, None))
+    before = seen(store)
+    store.run(store.put([job_now(before, "by-hand")]))
+    (found,) = store.run(store.find(Filter(schedule="s"))).jobs
+    assert (found.id, found.schedule, found.tick, found.state) == ("by-hand", "s", None, State.READY)
+    worker.run_one()
+    assert seen(store) == before

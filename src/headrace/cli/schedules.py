@@ -156,6 +156,21 @@ def resume_command(names: tuple[str, ...], asked: Asked) -> None:
     _act(ops.resume, names, asked)
 
 
+@schedules_command.command("run")
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@common_options
+def run_command(names: tuple[str, ...], asked: Asked) -> None:
+    """Run schedules once now.
+
+    Each puts a job like those of its ticks, paused or not, and whatever of it runs. Its next tick stays as it is.
+
+    \b
+    Example:
+      headrace schedules run nightly
+    """
+    _act(ops.run_now, names, asked)
+
+
 @schedules_command.command("delete")
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 @common_options

@@ -8,17 +8,18 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from headrace.errors import ScheduleNotFound
 from headrace.ops import audit
 from headrace.ops.documents import epoch_ms, value_of
 from headrace.ops.forms import forms
-from headrace.records import ScheduleRecord
-from headrace.schedules import ScheduleEdits, StoredSchedule, changing, edits, resumed
+from headrace.records import Put, ScheduleRecord
+from headrace.schedule.next_runs import job_now
+from headrace.schedules import ScheduleEdits, StoredSchedule, changing, edits, paused, resumed
 from headrace.store.courses import Course
 from headrace.store.facets import Schedules, facet
 from headrace.store.paging import list_schedules
+from headrace.values.ids import new_id
 from headrace.values.text import ago, iso, now_ms
 
 if TYPE_CHECKING:
@@ -44,6 +45,9 @@ class ScheduleDetails(Struct, frozen=True):
     @property
     def when(self) -> str:
         """When it runs next, or why it does not, in words."""
+        if self.record.paused and self.record.paused_at is not None:
+            by = f" by {self.record.paused_by}" if self.record.paused_by else ""
+            return f"paused{by} {ago(self.record.paused_at, now_ms())}"
         if self.state != "ticking" or self.record.next is None:
             return self.state
         return ago(self.record.next, now_ms())
@@ -63,6 +67,8 @@ class ScheduleDetails(Struct, frozen=True):
             "tags": list(definition.tags),
             "state": self.state,
             "paused": record.paused,
+            "paused_at": iso(record.paused_at),
+            "paused_by": record.paused_by,
             "next": iso(record.next),
             "upcoming": [iso(epoch_ms(run)) for run in self.upcoming],
             "runs": record.runs,
@@ -148,6 +154,14 @@ def resume_course(app: Headrace, names: Sequence[str]) -> Course[list[ScheduleAc
 resume, aresume = forms(resume_course)
 
 
+def run_now_course(app: Headrace, names: Sequence[str]) -> Course[list[ScheduleActed]]:
+    """Put a job like those of each schedule at once, paused or not, whatever runs. The next tick stays as it is."""
+    return (yield from _each(app, names, _running, "run"))
+
+
+run_now, arun_now = forms(run_now_course)
+
+
 def delete_course(app: Headrace, names: Sequence[str]) -> Course[list[ScheduleActed]]:
     """Delete schedules. Jobs that they have put stay."""
     return (yield from _each(app, names, _deleting, "delete"))
@@ -188,13 +202,20 @@ def _each(
 
 
 def _pausing(app: Headrace, name: str) -> Course[str]:
-    yield from changing(app.store, name, lambda record, _: replace(record, paused=True))
+    who = audit.operator()
+    yield from changing(app.store, name, lambda record, now: paused(record, now, who))
     return "paused"
 
 
 def _resuming(app: Headrace, name: str) -> Course[str]:
     changed = yield from changing(app.store, name, resumed)
     return f"goes on: {_details(app, changed).when}"
+
+
+def _running(app: Headrace, name: str) -> Course[str]:
+    found = yield from schedule_course(app, name)
+    puts: list[Put] = yield app.store.put([job_now(found.record, new_id())])
+    return f"put as job {puts[0].id}"
 
 
 def _deleting(app: Headrace, name: str) -> Course[str]:

@@ -180,6 +180,12 @@ def _job(record: ScheduleRecord, tick: int) -> NewJob:
     )
 
 
+def job_now(record: ScheduleRecord, job_id: str) -> NewJob:
+    """A job like those of a schedule's ticks, due at once. The schedule's next tick and its count stay as they are."""
+    data = record.data if record.definition.carry_data else None
+    return NewJob(id=job_id, **spec_of(record.definition), schedule=record.name, data=data)
+
+
 def _within(definition: Definition, tick: int) -> int | None:
     return None if definition.end is not None and tick > definition.end else max(tick, 0)
 

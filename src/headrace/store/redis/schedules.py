@@ -49,10 +49,11 @@ def pack(record: ScheduleRecord) -> bytes:
     )  # fmt: skip
     last_job, queue = (record.last_job or "").encode(), definition.queue.encode()
     data, encoded = record.data or b"", _encode(definition)
+    pause = b"" if record.paused_at is None else f"{record.paused_at} {record.paused_by or ''}".encode()
     return b"".join(
         (
             head, _SHORT(len(last_job)), last_job, _SHORT(len(queue)), queue, _LONG(len(data)), data,
-            _LONG(len(encoded)), encoded,
+            _LONG(len(encoded)), encoded, _SHORT(len(pause)), pause,
         )
     )  # fmt: skip
 
@@ -65,11 +66,13 @@ def unpack(name: str, packed: bytes) -> ScheduleRecord:
         ) = _HEAD.unpack_from(packed)  # fmt: skip
         reader = Reader(packed, _HEAD.size)
         last_job, _, data, definition = reader.short(), reader.short(), reader.long(), _decode(reader.long())
+        paused_at, _, paused_by = reader.short().decode().partition(" ")
     except (ValueError, IndexError, msgspec.MsgspecError, struct_error) as error:
         raise StoreCorrupt(f"The schedule {name!r} cannot be read ({error}). Delete it, and store it again.") from error
     return ScheduleRecord(
         name=name, definition=definition, version=version, created=created_high << 32 | created,
-        paused=flags & PAUSED != 0, next=next_high << 32 | next_ if flags & NEXT else None, runs=runs,
+        paused=flags & PAUSED != 0, paused_at=int(paused_at) if paused_at else None, paused_by=paused_by or None,
+        next=next_high << 32 | next_ if flags & NEXT else None, runs=runs,
         last_tick=tick_high << 32 | tick if flags & LAST_TICK else None, last_job=named(last_job) or None,
         started=started_high << 32 | started if flags & STARTED else None,
         finished=finished_high << 32 | finished if flags & FINISHED else None, data=data if flags & DATA else None,

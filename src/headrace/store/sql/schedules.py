@@ -37,8 +37,9 @@ def keep(tx: Transaction, record: ScheduleRecord) -> None:
 def _columns(record: ScheduleRecord) -> tuple[object, ...]:
     """A schedule's next version, as `schedule_put` takes it."""
     return (
-        record.name, _encode(record.definition), record.version + 1, record.created, int(record.paused), record.next,
-        record.runs, record.last_tick, record.last_job, record.started, record.finished, record.data,
+        record.name, _encode(record.definition), record.version + 1, record.created, int(record.paused),
+        record.paused_at, record.paused_by, record.next, record.runs, record.last_tick, record.last_job, record.started,
+        record.finished, record.data,
     )  # fmt: skip
 
 
@@ -77,8 +78,9 @@ def next_tick(tx: Transaction) -> int | None:
 
 
 def _record(
-    name: str, definition: bytes, version: int, created: int, paused: int, next_: int | None, runs: int,
-    last_tick: int | None, last_job: str | None, started: int | None, finished: int | None, data: bytes | None,
+    name: str, definition: bytes, version: int, created: int, paused: int, paused_at: int | None, paused_by: str | None,
+    next_: int | None, runs: int, last_tick: int | None, last_job: str | None, started: int | None,
+    finished: int | None, data: bytes | None,
 ) -> ScheduleRecord:  # fmt: skip
     """From the columns of `schedule`."""
     try:
@@ -86,8 +88,9 @@ def _record(
     except msgspec.MsgspecError as error:
         raise StoreCorrupt(f"The schedule {name!r} cannot be read ({error}). Delete it, and store it again.") from error
     return ScheduleRecord(
-        name=name, definition=decoded, version=version, created=created, paused=bool(paused), next=next_, runs=runs,
-        last_tick=last_tick, last_job=last_job, started=started, finished=finished, data=data,
+        name=name, definition=decoded, version=version, created=created, paused=bool(paused), paused_at=paused_at,
+        paused_by=paused_by, next=next_, runs=runs, last_tick=last_tick, last_job=last_job, started=started,
+        finished=finished, data=data,
     )  # fmt: skip
 
 

@@ -1,27 +1,27 @@
 -- Schedules, in {ns}:schedules: name -> record.
 --
 --   I version, B flags, B overlap (0 allow, 1 skip, 2 queue, 3 replace), I6 created, I6 next, I runs, I max_runs (0: any
---   number), I6 last_tick, I6 started, I6 finished, H last_job, H queue, I data, I definition
+--   number), I6 last_tick, I6 started, I6 finished, H last_job, H queue, I data, I definition, H pause (when and by whom)
 --
 -- Of the definition, which is the client's, the scripts know only what is in the record as well.
 --@include admission
 
 makers[schedules] = function()
   schedules.key, schedules.names = PREFIX .. 'schedules', PREFIX .. 'schedule_names'
-  schedules.FORMAT = '>IBBI6I6III6I6I6Hc0Hc0Ic0Ic0'
+  schedules.FORMAT = '>IBBI6I6III6I6I6Hc0Hc0Ic0Ic0Hc0'
   schedules.PAUSED, schedules.NEXT, schedules.LAST_TICK, schedules.STARTED = 1, 2, 4, 8
   schedules.FINISHED, schedules.DATA, schedules.FOLLOWS, schedules.CARRY = 16, 32, 64, 128
 
   function schedules.parse(name, bytes)
     local good, version, flags, overlap, created, next_, runs, max_runs, last_tick, started, finished, last_job, queue, data,
-      definition = pcall(unpack_from, schedules.FORMAT, bytes)
+      definition, pause = pcall(unpack_from, schedules.FORMAT, bytes)
     if not good then
       fail('CORRUPT', schedules.key .. ' has no schedule in field ' .. name)
     end
     return {
       name = name, version = version, flags = flags, overlap = overlap, created = created, next = next_, runs = runs,
       max_runs = max_runs, last_tick = last_tick, started = started, finished = finished, last_job = last_job, queue = queue,
-      data = data, definition = definition,
+      data = data, definition = definition, pause = pause,
     }
   end
 
@@ -29,7 +29,7 @@ makers[schedules] = function()
     return pack(
       schedules.FORMAT, record.version, record.flags, record.overlap, record.created, record.next, record.runs,
       record.max_runs, record.last_tick, record.started, record.finished, #record.last_job, record.last_job, #record.queue,
-      record.queue, #record.data, record.data, #record.definition, record.definition)
+      record.queue, #record.data, record.data, #record.definition, record.definition, #record.pause, record.pause)
   end
 
   -- A schedule as it is, or as a plan will have it.

@@ -2,13 +2,17 @@
 
 -- name: schedules_some
 -- Schedules, by their names.
-SELECT name, definition, version, created, paused, next, runs, last_tick, last_job, started, finished, data
+SELECT
+    name, definition, version, created, paused, paused_at, paused_by, next, runs, last_tick, last_job, started, finished,
+    data
 FROM schedule
 WHERE name IN (SELECT value FROM json_each(?1/*text*/))
 
 -- name: schedule_page
 -- Schedules by name, from one on.
-SELECT name, definition, version, created, paused, next, runs, last_tick, last_job, started, finished, data
+SELECT
+    name, definition, version, created, paused, paused_at, paused_by, next, runs, last_tick, last_job, started, finished,
+    data
 FROM schedule
 WHERE name > ?1
 ORDER BY name
@@ -16,7 +20,9 @@ LIMIT ?2
 
 -- name: schedule_due
 -- Schedules whose next tick has come.
-SELECT name, definition, version, created, paused, next, runs, last_tick, last_job, started, finished, data
+SELECT
+    name, definition, version, created, paused, paused_at, paused_by, next, runs, last_tick, last_job, started, finished,
+    data
 FROM schedule
 WHERE paused = 0 AND next <= ?1
 ORDER BY next, name
@@ -24,11 +30,14 @@ LIMIT ?2
 
 -- name: schedule_put
 -- Store a schedule, or what has changed of it.
-INSERT INTO schedule (name, definition, version, created, paused, next, runs, last_tick, last_job, started, finished, data)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
+INSERT INTO schedule (
+    name, definition, version, created, paused, paused_at, paused_by, next, runs, last_tick, last_job, started, finished,
+    data
+)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
 ON CONFLICT (name) DO UPDATE SET
-    definition = ?2, version = ?3, paused = ?5, next = ?6, runs = ?7, last_tick = ?8, last_job = ?9, started = ?10,
-    finished = ?11, data = ?12
+    definition = ?2, version = ?3, paused = ?5, paused_at = ?6, paused_by = ?7, next = ?8, runs = ?9, last_tick = ?10,
+    last_job = ?11, started = ?12, finished = ?13, data = ?14
 
 -- name: schedule_delete
 -- Remove a schedule.

@@ -188,6 +188,8 @@ CREATE TABLE schedule (
     version INTEGER NOT NULL,        -- grows with every change: who changes it says which one was seen
     created INTEGER NOT NULL,
     paused INTEGER NOT NULL,
+    paused_at INTEGER,
+    paused_by TEXT,
     next INTEGER,
     runs INTEGER NOT NULL,
     last_tick INTEGER,
