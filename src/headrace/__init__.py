@@ -37,12 +37,14 @@ from headrace.errors import (
     UniqueBusy,
     UnknownJob,
     Unsupported,
+    Veto,
 )
 
 if TYPE_CHECKING:
     from headrace import flow
     from headrace.app import Headrace
     from headrace.events import Event
+    from headrace.hooks import Enqueuing
     from headrace.job import Job
     from headrace.records import State
     from headrace.retry import Backoff
@@ -61,6 +63,7 @@ __all__ = [
     "ConfigurationError",
     "Context",
     "DependencyCycle",
+    "Enqueuing",
     "Event",
     "Fail",
     "Headrace",
@@ -98,6 +101,7 @@ __all__ = [
     "UniqueBusy",
     "UnknownJob",
     "Unsupported",
+    "Veto",
     "WaitFor",
     "current",
     "flow",
@@ -109,6 +113,7 @@ _PLACES = {
     "Call": "task",
     "Cancelled": "signals",
     "Context": "worker.context",
+    "Enqueuing": "hooks",
     "Event": "events",
     "Fail": "signals",
     "Headrace": "app",

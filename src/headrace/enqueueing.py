@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from headrace import crashpoints, loading
 from headrace.errors import ArgumentsError, JobExists
 from headrace.job import Job, state_after_put
+from headrace.options import with_headers
 from headrace.records import NewJob, Put
 from headrace.store.batches import counting, pieces
 from headrace.task import Call
@@ -47,11 +48,16 @@ def _batch(app: Headrace, calls: Iterable[Call[Any]]) -> _Batch:
                 app.require_option(needed, option)
             named.update(dict.fromkeys(call.terms.named))
             strict.update((call.new.id,) if call.terms.strict else ())
-        jobs.append(call.new)
+        jobs.append(call.new if call.terms is None else _carrying(app, call.new, call.terms.headers))
     here = {job.id for job in jobs}
     if len(here) < len(jobs):
         raise _twins(jobs)
     return _Batch(jobs, [job_id for job_id in named if job_id not in here], strict)
+
+
+def _carrying(app: Headrace, job: NewJob, headers: Mapping[str, str] | None) -> NewJob:
+    """The job with the headers that hooks have set, if they have and the store has a place for them."""
+    return job if headers is None or not app.carries_headers() else with_headers(job, headers)
 
 
 def _twins(jobs: Sequence[NewJob]) -> ArgumentsError:
@@ -69,20 +75,22 @@ def enqueue(app: Headrace, call: Call[R], connection: object | None) -> Job[R]:
     """Put a single call of one of the app's tasks."""
     if connection is not None or open_block.get() is not None:
         connection = connection_for(app, connection)
+    new = call.new
     if call.terms is not None:
+        new = _carrying(app, new, call.terms.headers)
         for needed, option in call.terms.needs:
             app.require_option(needed, option)
         require_known(app, call.terms.named, connection)
     if loading.under_way:
         loading.warn_of_enqueue()
-    puts = _put(app, [call.new], connection)
+    puts = _put(app, [new], connection)
     if puts[0].changed:
-        _tell_of_change(app, call.new, puts[0].changed)
+        _tell_of_change(app, new, puts[0].changed)
     if call.terms is not None and call.terms.strict and not puts[0].created:
         raise JobExists(puts[0].id)
     if connection is None:
         return Job(app, puts[0].id, created_now=puts[0].created)
-    return _handles(app, [call.new], puts, connection)[0]
+    return _handles(app, [new], puts, connection)[0]
 
 
 def enqueue_many(

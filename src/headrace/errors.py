@@ -42,6 +42,18 @@ class PayloadTooLarge(ArgumentsError):
         self.limit = limit
 
 
+class Veto(HeadraceError):
+    """Raised by a hook (`@app.on_enqueue`) to refuse a call, with a sentence for the caller; nothing was written.
+
+    >>> raise Veto("Mail is frozen until Monday.")
+    Traceback (most recent call last):
+    headrace.errors.Veto: Mail is frozen until Monday.
+    """
+
+    def __init__(self, sentence: str = "A hook of the app refuses this call.") -> None:
+        super().__init__(sentence)
+
+
 class Unsupported(HeadraceError):
     """This store cannot do that; nothing was written."""
 

@@ -132,6 +132,10 @@ class StoreHolder:
         if option not in getattr(self.store, "CARRIES", ()):
             self.require(facet, what or f"{option}=")
 
+    def carries_headers(self) -> bool:
+        """Whether jobs in the store can have headers. (Some wires have no place for them.)"""
+        return "headers" not in getattr(self.store, "REFUSES", ())
+
     def sql(self, query: str, *values: Any) -> list[dict[str, Any]]:
         """Look at a SQLite or PostgreSQL store with one statement that reads. `values` are for its question marks.
 

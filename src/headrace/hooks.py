@@ -3,17 +3,70 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from headrace.errors import ConfigurationError
-from headrace.values.names import check_name
+from msgspec import Struct
+
+from headrace.errors import ConfigurationError, Veto
+from headrace.values.names import check_headers, check_name
 
 if TYPE_CHECKING:
     from headrace.worker.context import Context
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Enqueuing(Struct, frozen=True):
+    """A call on its way into a queue, as `@app.on_enqueue` hooks see it."""
+
+    task: str
+    """The task's name."""
+    queue: str
+    args: tuple[Any, ...]
+    """The arguments as they were given, not checked yet. A schedule's are decoded."""
+    kwargs: Mapping[str, Any]
+    headers: dict[str, str]
+    """What the call, or else its task, has the job carry. A hook may change it."""
+    schedule: str | None = None
+    """The schedule whose tick this is; None: it is a call."""
+
+
+EnqueueHook = Callable[[Enqueuing], object]
+
+
+def announce(hooks: Sequence[EnqueueHook], call: Enqueuing) -> dict[str, str] | None:
+    """Show a call to the hooks, one after the other. Returns its headers if they have changed them, else None."""
+    before = dict(call.headers)
+    for hook in hooks:
+        try:
+            hook(call)
+            check_headers("call.headers", call.headers)
+        except Veto:
+            raise
+        except Exception as error:
+            error.add_note(f"It comes from the hook {_place_of(hook)} (@app.on_enqueue), at a call of {call.task}.")
+            raise
+    return None if call.headers == before else call.headers
+
+
+def _place_of(hook: EnqueueHook) -> str:
+    name = getattr(hook, "__qualname__", None)
+    return repr(hook) if name is None else f"{hook.__module__}:{name}"
+
+
+def check_enqueue_hook(hook: object) -> None:
+    if not callable(hook) or is_generator(hook) or _is_async(hook):
+        raise ConfigurationError(
+            f"@app.on_enqueue takes a plain function, which is called before a job is put, by sync and async code; "
+            f"not {hook!r}."
+        )
+    check_call("@app.on_enqueue", hook, "call")
+
+
+def _is_async(hook: Callable[..., Any]) -> bool:
+    return any(map(inspect.iscoroutinefunction, (hook, hook.__call__)))  # type: ignore[operator]
 
 
 def check_hook(what: str, hook: object) -> None:
@@ -23,7 +76,7 @@ def check_hook(what: str, hook: object) -> None:
 
 
 def check_failure_hook(hook: object) -> object:
-    if not callable(hook) or is_generator(hook) or any(map(inspect.iscoroutinefunction, (hook, hook.__call__))):
+    if not callable(hook) or is_generator(hook) or _is_async(hook):
         raise ConfigurationError(
             f"on_failure takes a plain function, which is called where the job ran, loop or not; not {hook!r}."
         )
@@ -54,6 +107,7 @@ class Hooks:
     def __init__(self) -> None:
         self.start_hooks: list[Callable[[], Any]] = []
         self.stop_hooks: list[Callable[[], Any]] = []
+        self.enqueue_hooks: list[EnqueueHook] = []
         self.failure_hooks: list[Callable[[Context, BaseException], Any]] = []
         self.middlewares: list[Callable[[Context], AbstractContextManager[None]]] = []
         self.providers: dict[str, Callable[[], Any]] = {}
@@ -68,6 +122,32 @@ class Hooks:
         """Call this before such a process ends in good order."""
         check_hook("on_stop", hook)
         self.stop_hooks.append(hook)
+        return hook
+
+    def on_enqueue(self, hook: F) -> F:
+        """Call this with each call before it is encoded and enqueued: it may add headers, or refuse the call.
+
+        It runs once per call that Python code makes with this app, and at least once per tick of a schedule. To refuse
+        a call, raise `headrace.Veto`: the caller gets it, and nothing of its batch is written. A vetoed tick is skipped
+        and logged. Headers set here are left out where the store has no place for them.
+
+        >>> from headrace import Enqueuing, Headrace, Veto
+        >>> app = Headrace("sqlite:///:memory:")
+        >>> @app.on_enqueue
+        ... def stamp(call: Enqueuing) -> None:
+        ...     if call.queue == "mail":
+        ...         raise Veto("Mail is frozen until Monday.")
+        ...     call.headers["tenant"] = "acme"
+        >>> @app.task
+        ... def send(to: str) -> None: ...
+        >>> send.enqueue("ada").headers
+        {'tenant': 'acme'}
+        >>> send.using(queue="mail").enqueue("ada")
+        Traceback (most recent call last):
+        headrace.errors.Veto: Mail is frozen until Monday.
+        """
+        check_enqueue_hook(hook)
+        self.enqueue_hooks.append(hook)
         return hook
 
     def on_failure(self, hook: F) -> F:

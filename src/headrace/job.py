@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
 from headrace.editing import depend_course, edit_of
 from headrace.errors import JobCancelled, JobFailed, JobNotFound, NotCommitted, ResultGone, Timeout
-from headrace.options import decode_overrides
+from headrace.options import headers_of
 from headrace.outside import Change, change_of, log_course, update_course
 from headrace.records import HistoryRecord, NewJob, Snapshot, State
 from headrace.store.contract import Operation
@@ -158,7 +158,7 @@ class Job(Generic[R_co]):
     def headers(self) -> dict[str, str]:
         """What it carries for its run: `using(headers={...})`."""
         options = self.snapshot.options
-        return (None if options is None else decode_overrides(options).headers) or {}
+        return headers_of(options)
 
     @property
     def tags(self) -> tuple[str, ...]:

@@ -369,6 +369,22 @@ encode_overrides = msgspec.json.Encoder().encode
 decode_overrides = msgspec.json.Decoder(Overrides).decode
 
 
+def headers_of(options: bytes | None) -> dict[str, str]:
+    """The headers among a job's options."""
+    return (None if options is None else decode_overrides(options).headers) or {}
+
+
+def with_headers(job: NewJob, headers: Mapping[str, str]) -> NewJob:
+    """The job with these headers in place of its own.
+
+    >>> with_headers(NewJob(id="1", task="t", body=b"", options=b'{"retries":3}'), {"trace": "7"}).options
+    b'{"retries":3,"headers":{"trace":"7"}}'
+    """
+    stored = Overrides() if job.options is None else decode_overrides(job.options)
+    wanted = msgspec.structs.replace(stored, headers=dict(headers) or None)
+    return msgspec.structs.replace(job, options=None if wanted == Overrides() else encode_overrides(wanted))
+
+
 def edited_fields(
     taker: str, given: Mapping[str, Any], known: Mapping[str, Option], before: bytes | None
 ) -> dict[str, Any]:

@@ -157,7 +157,7 @@ class BoundSchedule(Generic[P]):
 
     def definition(self, args: Sequence[Any], kwargs: Mapping[str, Any], now: int) -> Definition:
         """What it comes to with these arguments, at this time."""
-        job = self._using.call(*args, **kwargs).new
+        job = self._using.scheduled(args, kwargs)
         if job.lane is not None and job.lane.sequence:
             raise ConfigurationError(_OF_SINGLE_CALLS.format("sequence"))
         fields = _check_options(self._options, self.app, now)

@@ -5,17 +5,18 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from headrace.errors import ConfigurationError
-from headrace.hooks import is_generator
+from headrace.hooks import Enqueuing, announce, is_generator
 from headrace.options import (
     AS_THEY_ARE,
     CARRIED,
@@ -26,6 +27,7 @@ from headrace.options import (
     TaskOptions,
     check_options,
     encode_overrides,
+    headers_of,
     lane_of,
     merged_lane,
     named_in_text,
@@ -52,11 +54,13 @@ R_co = TypeVar("R_co", covariant=True)
 class Terms(NamedTuple):
     """What has to be true of a call that is not a plain one."""
 
-    needs: Needs
-    named: tuple[str, ...]
+    needs: Needs = ()
+    named: tuple[str, ...] = ()
     """Jobs that it comes after, of which only the ids were given: these must be there."""
-    strict: bool
+    strict: bool = False
     """No other job may stand for it: `on_clash="error"`."""
+    headers: dict[str, str] | None = None
+    """What the job is to carry, if hooks have changed that: it is not in `Call.new`, as not every store carries it."""
 
 
 class Call(Struct, Generic[R_co], frozen=True, eq=False, gc=False):
@@ -111,8 +115,12 @@ class Using(Generic[P, R_co]):
         if self._connection is not None:
             raise ConfigurationError(f"using(connection=...) is for enqueue() and aenqueue(). Write {instead}.")
 
-    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call[R_co]:
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any], announced: bool = False) -> Call[R_co]:
         task = self.task
+        if task.app.enqueue_hooks and not announced:
+            headers = self._announced(args, kwargs)
+            call = self._call(args, kwargs, True)
+            return call if headers is None else replace(call, terms=(call.terms or Terms())._replace(headers=headers))
         body = task.arguments.encode(args, kwargs, task.app.payload_limit)
         queue = as_test(self._queue) if in_test_run.get() else self._queue
         if self._plain:  # nearly always: the fields by name take half the time of the same from a dict
@@ -129,6 +137,17 @@ class Using(Generic[P, R_co]):
             fields = fields | {"nonce": new_id()}
         new = NewJob(**{**fields, "id": self._id or new_id(), "task": task.name, "body": body, "queue": queue})
         return Call(task, new, self._terms)
+
+    def _announced(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, str] | None:
+        """Show a call to the hooks of its app. Returns the headers that they want it to have, if these are others."""
+        queue = as_test(self._queue) if in_test_run.get() else self._queue
+        headers = headers_of(self.fields.get("options"))
+        call = Enqueuing(self.task.name, queue, args, MappingProxyType(kwargs), headers)
+        return announce(self.task.app.enqueue_hooks, call)
+
+    def scheduled(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> NewJob:
+        """What the jobs of a schedule have in common. Hooks are not asked: they are at each tick."""
+        return self._call(tuple(args), dict(kwargs), True).new
 
     def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R_co]:
         """Put one job into the store."""

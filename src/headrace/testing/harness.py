@@ -141,7 +141,7 @@ class Testing:
         """Tick what is due. Answers in how many milliseconds the next schedule does."""
         from headrace.worker.ticker import tick_some  # noqa: PLC0415  (most tests have no schedules)
 
-        while (left := tick_some(self._open_store)) == 0:
+        while (left := tick_some(self._open_store, self.app)) == 0:
             pass
         return left
 

@@ -75,7 +75,7 @@ class Pump:
         self.leases = Leases(self.session, self._waiter, ledger, slots=slots, max_jobs=max_jobs)
         self._reports = Reports(self.session, self.leases, app.payload_limit)
         self._renewals = Renewals(self.session, self.leases)
-        self._ticker = Ticker(store, steady)
+        self._ticker = Ticker(app, store, steady)
         self.upkeep = Upkeep(store, self._ticker, monitor=monitor, max_memory=max_memory)
         self.stopping = Stopping(self.session, self.leases, self._reports, self._renewals, self._waiter, self._exchange)
         self._loop = LoopExecutor(self.leases, slots)

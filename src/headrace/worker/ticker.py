@@ -8,12 +8,23 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from headrace import crashpoints
-from headrace.errors import ConfigurationError, StoreError
-from headrace.records import ScheduleRecord, Tick
+from headrace.errors import ConfigurationError, HeadraceError, StoreError, Veto
+from headrace.hooks import Enqueuing, announce
+from headrace.options import headers_of, with_headers
+from headrace.records import NewJob, ScheduleRecord, Tick
 from headrace.store import Store
 from headrace.store.facets import Schedules, Ticked, facet
+from headrace.values.codec import decode_value
+from headrace.values.durations import as_datetime
+
+if TYPE_CHECKING:
+    from headrace.app import Headrace
 
 log = logging.getLogger("headrace.worker")
 
@@ -30,7 +41,8 @@ RETRY, LONGEST_RETRY = 1_000, 10_000
 class Ticker:
     """When the pump is to tick."""
 
-    def __init__(self, store: Store, steady: Callable[[], int]) -> None:
+    def __init__(self, app: Headrace, store: Store, steady: Callable[[], int]) -> None:
+        self._app = app
         self._store = store
         self._steady = steady
         self.next: int | None = None
@@ -45,7 +57,7 @@ class Ticker:
     def tick(self) -> None:
         """Put the jobs of schedules that are due. Others may do the same at this moment: each tick counts once."""
         try:
-            self.expect(tick_some(self._store))
+            self.expect(tick_some(self._store, self._app))
             self._pause = RETRY
         except StoreError as error:
             log.warning(
@@ -58,14 +70,17 @@ class Ticker:
             self.expect(0)
 
 
-def tick_some(store: Store) -> int | None:
-    """Tick what is due, in one bounded step. In how many milliseconds to come again (0: at once); None: no need."""
+def tick_some(store: Store, app: Headrace | None = None) -> int | None:
+    """Tick what is due, in one bounded step. In how many milliseconds to come again (0: at once); None: no need.
+
+    `app`: whose hooks see the jobs.
+    """
     schedules = facet(store, Schedules)
     due = store.run(schedules.due_schedules(SCHEDULES))
     now, next_tick = due.now, due.next_tick
     if due.records:
         crashpoints.passing("tick.before")
-        ticks = list(_ticks(due.records, now))
+        ticks = list(_ticks(due.records, now, app))
         try:
             ticked = store.run(schedules.tick(ticks))
         except ConfigurationError:
@@ -86,7 +101,7 @@ def _one_by_one(store: Store, schedules: Schedules, ticks: Sequence[Tick], now: 
     return ticked
 
 
-def _ticks(records: Sequence[ScheduleRecord], now: int) -> Iterator[Tick]:
+def _ticks(records: Sequence[ScheduleRecord], now: int, app: Headrace | None) -> Iterator[Tick]:
     from headrace.schedule.next_runs import work_out  # noqa: PLC0415  (the language of schedules takes time to load)
 
     jobs = 0
@@ -99,6 +114,62 @@ def _ticks(records: Sequence[ScheduleRecord], now: int) -> Iterator[Tick]:
             log.exception(
                 "schedule %r: when it is due could not be worked out", record.name, extra={"event": "schedule_unclear"}
             )
-            tick = Tick(name=record.name, version=record.version, next=now + AGAIN)
+            tick = _put_off(record, now)
+        if tick.jobs and app is not None and app.enqueue_hooks:
+            tick = _announced(app, record, tick, now)
         jobs += len(tick.jobs)
         yield tick
+
+
+def _put_off(record: ScheduleRecord, now: int) -> Tick:
+    return Tick(name=record.name, version=record.version, next=now + AGAIN)
+
+
+# -- hooks --
+
+
+def _announced(app: Headrace, record: ScheduleRecord, tick: Tick, now: int) -> Tick:
+    """The tick with what the app's hooks add to its jobs, without the jobs that they veto."""
+    from headrace.schedule.next_runs import tick_after  # noqa: PLC0415
+
+    jobs = []
+    for job in tick.jobs:
+        try:
+            jobs.append(_with_hooks(app, job))
+        except Veto as veto:
+            log.warning(
+                "schedule %r: its tick of %s is skipped: %s",
+                *(record.name, as_datetime(job.tick), veto),
+                extra={"event": "schedule_vetoed", "task": job.task},
+            )
+        except Exception:
+            log.exception(
+                "schedule %r: a hook failed; its tick is put off for %d s",
+                *(record.name, AGAIN // 1_000),
+                extra={"event": "schedule_hook_failed", "task": job.task},
+            )
+            return _put_off(record, now)
+    if not jobs and record.definition.follows:  # there will be no end of a job for the next tick to come after
+        return replace(tick, jobs=(), next=tick_after(record.definition, now))
+    return replace(tick, jobs=tuple(jobs))
+
+
+def _with_hooks(app: Headrace, job: NewJob) -> NewJob:
+    args, kwargs = _arguments(app, job)
+    call = Enqueuing(job.task, job.queue, args, MappingProxyType(kwargs), headers_of(job.options), job.schedule)
+    headers = announce(app.enqueue_hooks, call)
+    return job if headers is None else with_headers(job, headers)
+
+
+def _arguments(app: Headrace, job: NewJob) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of a schedule's job: with their types if the task is this app's, else plain values by name.
+
+    What can't be read is left out: the run will say so.
+    """
+    try:
+        if job.task in app.tasks:
+            return app.tasks[job.task].arguments.decode(job.body)
+        plain = decode_value(job.body)
+    except HeadraceError:
+        plain = None
+    return (), plain if isinstance(plain, dict) else {}
