@@ -6,9 +6,10 @@ import json
 import random
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from functools import cache
+from hashlib import sha256
 from itertools import count
 from typing import Any, TypeAlias, TypeVar
 
@@ -25,9 +26,10 @@ from headrace.store.pools import Pool
 from headrace.store.postgres import arrays, troubles
 from headrace.store.postgres.address import Address
 from headrace.store.postgres.arrays import Numbers, Texts
+from headrace.store.postgres.parcels import AT_ONCE, Parcels, pieces, weight
 from headrace.store.postgres.statements import LOCK_WAIT, NARROW, PUTS, READING, RULES, SETS, WRITING, translate
-from headrace.store.postgres.wire import Statement, Statements, Wire, rows_of
-from headrace.store.sql.transaction import Ahead, Outdated, TooNarrow, Transaction, Use, expect_nothing
+from headrace.store.postgres.wire import Statement, Statements, TooLarge, Wire, rows_of
+from headrace.store.sql.transaction import Ahead, Key, Outdated, TooNarrow, Transaction, Use, expect_nothing
 from headrace.values.clock import Clock
 from headrace.values.glob import as_regex
 
@@ -36,6 +38,8 @@ Work: TypeAlias = "Callable[[PostgresTransaction], T]"
 
 UNREAD = 10_000
 """Milliseconds until the server ends a connection whose client reads nothing of what it was sent."""
+KEPT_ALIVE = {"tcp_keepalives_idle": 5, "tcp_keepalives_interval": 2, "tcp_keepalives_count": 3}
+"""How the server finds out that a client's machine is gone, or suspended."""
 LOCK_SECONDS = 5.0
 """For so long it is begun anew then."""
 ATTEMPTS = 10
@@ -44,12 +48,12 @@ CONNECTIONS_TO_TRY = 3
 LONGEST_PAUSE = 1_000
 """Milliseconds until the server ends a transaction whose process does not go on: others wait for its locks."""
 LONGEST_WRITE = 10_000
-"""Milliseconds that a transaction that writes may take. Before version 17 a server can't be told so, and waits as long
-as a client that has sent half of its statements and stands still."""
+"""Milliseconds that a transaction that writes may take, unless the server has a bound of its own. Before version 17 it
+can't be told so."""
 LONGEST_LOOK = 5_000
 """The same of a transaction that only reads, for which none waits."""
 HAND_OUT = frozenset({"take", "take_one"})
-_HAS_TIMEOUT = "current_setting('server_version_num')::integer >= 170000"
+_UNBOUNDED = "current_setting('transaction_timeout', true) = '0'"
 _READ_COMMITTED = "read committed"
 _INTRODUCTION = "SELECT pg_backend_pid(), current_setting('default_transaction_isolation')"
 """What is to be known of a new connection: who answers (a pooler says another number), and how it isolates."""
@@ -100,7 +104,7 @@ class Database:
             ", ".join(f"set_config('{name}', '{value}', true)" for name, value in self._settings(pause).items())
             for pause in (LONGEST_LOOK, LONGEST_PAUSE)
         )
-        writing += f", CASE WHEN {_HAS_TIMEOUT} THEN set_config('transaction_timeout', '{LONGEST_WRITE}', true) END"
+        writing += f", CASE WHEN {_UNBOUNDED} THEN set_config('transaction_timeout', '{LONGEST_WRITE}', true) END"
         now = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
         facts = (
             f"SELECT {now}, (SELECT until FROM {self.quoted}.audience WHERE one = 1), "  # noqa: S608  (it is quoted)
@@ -138,7 +142,9 @@ class Database:
             if not self._pooled:
                 wire.prepare()
                 if not wire.connection.info.host.startswith("/"):
-                    wire.query(f"SELECT set_config('tcp_user_timeout', '{UNREAD}', false)")
+                    settings = {"tcp_user_timeout": UNREAD, **KEPT_ALIVE}
+                    sets = ", ".join(f"set_config('{name}', '{value}', false)" for name, value in settings.items())
+                    wire.query(f"SELECT {sets}")
             return wire
         except psycopg.Error as error:
             raise troubles.explain(self.where, error) from error
@@ -268,37 +274,59 @@ class Database:
             self._give_back(wire)
 
     def write(
-        self, work: Work[T], keys: Sequence[str] = (), ahead: Ahead = expect_nothing, *, narrow: bool = False
+        self,
+        work: Work[T],
+        keys: Sequence[str] = (),
+        ahead: Ahead = expect_nothing,
+        *,
+        narrow: bool = False,
+        large: Sequence[bytes | None] = (),
+        known: Known | None = None,
     ) -> T:
         """Do some work, which reads this `ahead`, with the rules' lock, and before that the locks of unique keys.
 
-        `narrow`: without the rules' lock. Work that would need it raises `TooNarrow`, and nothing is written.
+        `narrow`: without the rules' lock. Work that would need it raises `TooNarrow`, and nothing is written. `large`:
+        values that it will write, as far as that is known. `known`: large values that were read before.
         """
         locking: Statements = ()
         if keys:  # a twin in a caller's open transaction is waited for before this one has a lock that others wait for
             wait = f"SET LOCAL lock_timeout TO {self.unique_wait}", ()
             locking = self._settled, wait, ("SELECT lock_keys($1)", (Texts(keys),))
         locked: Statements = () if narrow else ((self.lock(RULES), ()),)
-        begin = (_BEGIN, ()), *locking, self._settled, *locked, self._facts
-        return self._transact(begin, NARROW if narrow else WRITING, work, ahead)
+        begin = *locking, self._settled, *locked, self._facts
+        parcels, start = Parcels(large), (_BEGIN, ())
+
+        def make(wire: Wire) -> PostgresTransaction:
+            tx = PostgresTransaction(self, wire, NARROW if narrow else WRITING, parcels, known)
+            ahead(tx)
+            if parcels:
+                wire.run([start, self._settled, *parcels.sent()])
+            tx.begin(begin if parcels else (start, *begin))
+            return tx
+
+        return self._transact(make, work, writes=True)
 
     def read(self, work: Work[T]) -> T:
         """Do some work in a transaction that reads: one consistent view, and no writer waits."""
-        return self._transact(self._begin_reading, READING, work, expect_nothing)
 
-    def _transact(self, begin: Statements, texts: dict[str, str], work: Work[T], ahead: Ahead) -> T:
+        def make(wire: Wire) -> PostgresTransaction:
+            tx = PostgresTransaction(self, wire, READING)
+            tx.begin(self._begin_reading)
+            return tx
+
+        return self._transact(make, work, writes=False)
+
+    def _transact(self, make: Callable[[Wire], PostgresTransaction], work: Work[T], *, writes: bool) -> T:
         committing = False
 
         def inside(wire: Wire) -> T:
             nonlocal committing
             committing = False
-            tx = PostgresTransaction(self, wire, texts)
-            ahead(tx)
-            tx.begin(begin)
+            tx = make(wire)
             answer = work(tx)
             if crashpoints.armed:
                 crashpoints.reach("commit.before")
-            committing = texts is not READING
+            committing = writes
             tx.commit()
             committing = False
             if crashpoints.armed:
@@ -376,15 +404,42 @@ def _in_its_words(clauses: str) -> str:
     return translate(_MARK.sub(lambda found: f"{'' if found[0] == '?' else '~ '}?{next(numbers)}", clauses))
 
 
+def _columns(kinds: str, rows: Sequence[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+    """Rows as one value per column; in several parts, if a socket may not take them at once."""
+    values = arrays.columns(kinds, rows)
+    if len(rows) < 2 or weight(values) <= AT_ONCE:
+        yield values
+        return
+    middle = len(rows) // 2
+    yield from _columns(kinds, rows[:middle])
+    yield from _columns(kinds, rows[middle:])
+
+
+Known = dict[tuple[str, Key], Any]
+"""Large values, by the query that reads one and what it asks for."""
+
+
+class ReadFirst(Exception):
+    """A transaction that writes needs large values, which are read before it begins."""
+
+    def __init__(self, missing: list[tuple[str, Key]]) -> None:
+        self.missing = missing
+
+    def values(self, tx: Transaction) -> Known:
+        """What is missing, read in a transaction that keeps none waiting."""
+        return {(name, key): tx.large(name, [key])[key] for name, key in self.missing}
+
+
 class PostgresTransaction(Transaction):
     """A transaction on a connection to a PostgreSQL server.
 
-    `texts`: the statements that it may run. One that is not among them raises `TooNarrow`.
+    `texts`: the statements that it may run. One that is not among them raises `TooNarrow`. `parcels`: what it sends
+    before it takes a lock. `known`: large values that were read before it.
     """
 
     __slots__ = (
-        "_ahead", "_carrying", "_handed_out", "_last", "_later", "_texts", "arrived", "database", "hands_out",
-        "loads_later", "wire",
+        "_after", "_ahead", "_carrying", "_handed_out", "_large", "_last", "_later", "_parcels", "_texts", "arrived",
+        "database", "hands_out", "loads_later", "wire",
     )  # fmt: skip
 
     plain_apart = True
@@ -393,8 +448,17 @@ class PostgresTransaction(Transaction):
     arrived: bool
     """Jobs that callers have put in transactions of theirs wait for the rules."""
 
-    def __init__(self, database: Database, wire: Wire, texts: dict[str, str]) -> None:
+    def __init__(
+        self,
+        database: Database,
+        wire: Wire,
+        texts: dict[str, str],
+        parcels: Parcels | None = None,
+        known: Known | None = None,
+    ) -> None:
         super().__init__()
+        self._parcels = parcels
+        self._large = known
         self.database = database
         self.wire = wire
         self._texts = texts
@@ -408,6 +472,7 @@ class PostgresTransaction(Transaction):
         self._carrying: list[Lease] = []
         """Leases that get what they carry when all is committed, and the refs of those that come with the commit."""
         self._handed_out: list[Ref] = []
+        self._after: list[tuple[Statement, Use]] = []
 
     def begin(self, statements: Statements) -> None:
         """One round trip: begin, take the locks, read the clock, and what is expected already."""
@@ -428,19 +493,44 @@ class PostgresTransaction(Transaction):
             text = "SELECT conclude($1, $2, $3, $4, $5, $6, $7, $8)"
             last.append((text, (*news, bool(self.happenings), *believes)))
         refs = Numbers([*self._handed_out, *(lease.ref for lease in self._carrying)])
-        then = (*self.database.begin_reading, (READING["carried"], (refs,)), ("COMMIT", ())) if refs else ()
-        results = self.wire.run([*self._later, *last, ("COMMIT", ())], then=then)
+        if refs:
+            self._after.append(((READING["carried"], (refs,)), self._carry))
+        after = [statement for statement, _ in self._after]
+        then = (*self.database.begin_reading, *after, ("COMMIT", ())) if after else ()
+        results = self._send([*self._later, *last, ("COMMIT", ())], tail=len(last) - len(self._last) + 1, then=then)
         for (_, use), result in zip(self._last, results[len(self._later) :], strict=False):
             use(rows_of(result))
-        carried = {seq: rest for seq, *rest in rows_of(results[-2])} if refs else {}
+        for (_, use), result in zip(self._after, results[len(results) - 1 - len(after) :], strict=False):
+            use(rows_of(result))
+
+    def _carry(self, rows: list[Any]) -> None:
+        carried = {seq: rest for seq, *rest in rows}
         for lease in self._carrying:
             lease.body, lease.options, lease.data = carried.get(lease.ref, _GONE)
+
+    def _send(
+        self, statements: Statements, *, prepare: bool = True, tail: int = 0, then: Statements = ()
+    ) -> list[PGresult]:
+        """Run statements in one round trip, or in as many as it takes to send no more at once than a socket takes.
+
+        `tail`: so many of the last ones take the lock of puts and commit, and stay together.
+        """
+        if self._parcels is None:
+            return self.wire.run(statements, prepare=prepare, then=then)
+        if not self._parcels:
+            with suppress(TooLarge):
+                return self.wire.run(statements, prepare=prepare, then=then, at_most=AT_ONCE)
+        ready = self._parcels.named(statements)
+        before = list(pieces(ready[: len(ready) - tail]))
+        last = ready[-tail:] if tail else before.pop()
+        results = [result for piece in before for result in self.wire.run(piece, prepare=prepare)]
+        return results + self.wire.run(last, prepare=prepare, then=then)
 
     def _run(self, *statements: Statement, prepare: bool = True) -> PGresult:
         """The last result. What was put off, as its result does not matter, and what is expected goes along."""
         expected = [(name, values) for name, (values, result) in self._ahead.items() if result is None]
         more = [(self._texts[name], values) for name, values in expected]
-        results = self.wire.run([*self._later, *statements, *more], prepare=prepare)
+        results = self._send([*self._later, *statements, *more], prepare=prepare)
         found = zip(expected, results[len(results) - len(more) :], strict=True)
         self._later = []
         self._ahead |= {name: (values, result) for (name, values), result in found}
@@ -471,6 +561,19 @@ class PostgresTransaction(Transaction):
         self._ahead.setdefault(name, (values, None))
         return True
 
+    def large(self, name: str, keys: Sequence[Key]) -> dict[Key, Any]:
+        if self._large is None:
+            return super().large(name, keys)
+        if missing := [(name, key) for key in keys if (name, key) not in self._large]:
+            raise ReadFirst(missing)
+        return {key: self._large[name, key] for key in keys}
+
+    def read_after(self, name: str, values: tuple[Any, ...], use: Use) -> None:
+        self._after.append(((READING[name], values), use))
+
+    def print_of(self, data: bytes) -> bytes:
+        return sha256(data).digest()
+
     def load_later(self, leases: Sequence[Lease]) -> None:
         self._carrying += leases
 
@@ -486,13 +589,13 @@ class PostgresTransaction(Transaction):
 
     def change_many(self, name: str, rows: Sequence[tuple[Any, ...]]) -> int:
         """Put off: what a working set changes is locked, so that as many rows change as there are."""
-        each = [arrays.columns(SETS[name], rows)] if name in SETS else rows
+        each = _columns(SETS[name], rows) if name in SETS else rows
         self._later += [(self._text(name), values) for values in each]
         return len(rows)
 
     def insert(self, name: str, rows: Sequence[tuple[Any, ...]], columns: str) -> list[Any]:
         text = f"{self._text(name)} RETURNING {columns}"
-        return rows_of(self._run((text, arrays.columns(SETS[name], rows))))
+        return [row for values in _columns(SETS[name], rows) for row in rows_of(self._run((text, values)))]
 
     def find(self, clauses: str, values: tuple[Any, ...]) -> list[Any]:
         marks = _MARK.findall(clauses)

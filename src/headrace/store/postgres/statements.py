@@ -14,7 +14,7 @@ from headrace.store.postgres.troubles import OUTDATED
 from headrace.store.settings import DEFINITIONS
 from headrace.store.sql import codes
 from headrace.store.sql.admission import DUE_AT_ONCE
-from headrace.store.sql.transaction import EVERYONE, INLINE
+from headrace.store.sql.transaction import EVERYONE
 from headrace.values.durations import MOST_STARTS
 from headrace.values.names import HIGHEST_COUNT, HIGHEST_WEIGHT, LONGEST, TEST_MARK
 
@@ -54,7 +54,7 @@ WORKER, CLIENT, SUBSCRIBER = range(3)
 """`waiter.kind`."""
 _CONSTANTS = {
     **vars(codes), "SCHEMA_VERSION": SCHEMA_VERSION, "RULES": RULES, "PUTS": PUTS, "WORKER": WORKER, "CLIENT": CLIENT,
-    "SUBSCRIBER": SUBSCRIBER, "EVERYONE": EVERYONE, "INLINE": INLINE, "LONGEST_NAME": LONGEST, "OUTDATED": OUTDATED,
+    "SUBSCRIBER": SUBSCRIBER, "EVERYONE": EVERYONE, "LONGEST_NAME": LONGEST, "OUTDATED": OUTDATED,
     "UNIQUE_WAIT": UNIQUE_WAIT, "DUE_AT_ONCE": DUE_AT_ONCE, "OK": f"{Verdict.OK:02x}", "NOT_PLAIN": NOT_PLAIN,
     "FOLDED_AT_ONCE": FOLDED_AT_ONCE, "COMPLETES_WITHIN": COMPLETES_WITHIN,
     "LOCK_WAIT": LOCK_WAIT,
@@ -164,7 +164,7 @@ _OF_SINGLE_JOBS = frozenset(
         "scheduled_queues", "ready_queues", "ready_count", "queues_with_lanes", "parents_some", "recurrences",
         # jobs, and what is written beside them
         "put", "jobs_by_seq", "jobs_by_id", "job_set", "job_flags", "blob_put", "blob_delete", "blobs",
-        "set_body", "data_set", "data_of", "mores", "more_put", "tag_add", "tag_remove", "tagged", "remember",
+        "set_body", "data_set", "data_prints", "mores", "more_put", "tag_add", "tag_remove", "tagged", "remember",
         "last_lines", "trim_history", "expiry_put", "expiry_begin", "expiry_end", "expiry_delete", "late",
         "unique_holders", "unique_take",
         # runs

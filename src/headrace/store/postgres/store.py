@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -19,7 +20,7 @@ from headrace.store.pools import Pool, awaited_by
 from headrace.store.postgres import calling, doctor, opening, plain, queries, troubles, within
 from headrace.store.postgres.address import parse
 from headrace.store.postgres.arrays import Numbers, Texts
-from headrace.store.postgres.database import Database, PostgresTransaction, Work
+from headrace.store.postgres.database import Database, Known, PostgresTransaction, ReadFirst, Work
 from headrace.store.postgres.statements import CLIENT, FOLDED_AT_ONCE, SUBSCRIBER, WORKER
 from headrace.store.postgres.wakeup import Wakeups
 from headrace.store.postgres.wire import rows_of
@@ -165,24 +166,27 @@ class PostgresStore(SqlStore):
                 raise TooNarrow
             return self._work(step, tx)
 
-        cut = False
+        cut, known = False, Known()
         while True:
             try:
-                return self._commit(step, work, narrow)
+                return self._commit(step, work, narrow, known)
             except within.Unread:
                 arrived += self.database.read(within.arrivals)
+            except ReadFirst as error:
+                known |= self.database.read(lambda tx, error=error: error.values(tx))  # type: ignore[misc]
             except MaybeApplied:
                 if cut or not step.repeatable:
                     raise
                 cut = True
 
-    def _commit(self, step: Step[T], work: Work[T], narrow: Work[T]) -> T:
+    def _commit(self, step: Step[T], work: Work[T], narrow: Work[T], known: Known) -> T:
+        write = partial(self.database.write, keys=step.keys, ahead=step.ahead, large=step.large, known=known)
         try:
             if step.narrow:
                 with suppress(TooNarrow):
-                    return self.database.write(narrow, step.keys, step.ahead, narrow=True)
+                    return write(narrow, narrow=True)
                 self._too_narrow = BY_RULES * step.admits
-            return self.database.write(work, step.keys, step.ahead)
+            return write(work)
         except StoreBusy as error:
             if troubles.waits_for_key(error.__cause__):
                 raise UniqueBusy(within.BUSY) from error
@@ -251,6 +255,7 @@ class PostgresStore(SqlStore):
 
         step = Step(lambda tx: settle.exchange(tx, request), then=lambda reply: self._wakeups.note(request, reply))
         step.ahead = lambda tx: settle.expect(tx, request)
+        step.large = [value for outcome in request.outcomes for value in settle.written(outcome)]
         step.narrow = not self._too_narrow
         self._too_narrow = max(0, self._too_narrow - 1)
         if self._by_rules or not settle.is_plain(request):

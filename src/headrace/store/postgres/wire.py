@@ -35,6 +35,10 @@ class Silence(psycopg.OperationalError):
     """The server does not answer, although it has nothing left to do for us: its answer got lost."""
 
 
+class TooLarge(Exception):
+    """Statements whose values take more bytes than may be sent at once."""
+
+
 class Wire:
     """A connection that one thread uses at a time: our own, or one that the app's pool has lent."""
 
@@ -70,14 +74,18 @@ class Wire:
             self.pgconn.finish()
             self.give_back()
 
-    def run(self, statements: Statements, *, prepare: bool = True, then: Statements = ()) -> list[PGresult]:
+    def run(
+        self, statements: Statements, *, prepare: bool = True, then: Statements = (), at_most: int | None = None
+    ) -> list[PGresult]:
         """Run statements, in order, in one round trip. Raises the first error, behind which none was run.
 
         What comes `then` is run after these have been committed. One that need not be prepared is sent without a
-        pipeline, which is quicker.
+        pipeline, which is quicker. If the values take more than `at_most` bytes, nothing is sent: `TooLarge`.
         """
         wire, names, new = self.pgconn, self._names if prepare else None, False
         ready = [(text, *encoded(values)) for text, values in (*statements, *then)]
+        if at_most is not None and sum([sum(map(len, filter(None, given))) for _, given, _, _ in ready]) > at_most:
+            raise TooLarge
         alone = len(ready) == 1 and (names is None or all((text, types) in names for text, _, types, _ in ready))
         if not alone:
             wire.enter_pipeline_mode()

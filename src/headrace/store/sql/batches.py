@@ -43,7 +43,6 @@ class _Part(NamedTuple):
 
     seq: int
     number: int
-    jobs: bytes
     linked: int
     put: int
 
@@ -113,19 +112,28 @@ def _in_parts(jobs: Sequence[NewJob], parts: Sequence[list[NewJob]]) -> Generato
         batch = yield Step(partial(_begin, jobs=jobs))
         try:
             for some, numbered in _groups(parts):
-                yield Step(partial(_stage, batch=batch, jobs=some, parts=numbered), is_large=is_large)
+                step = Step(partial(_stage, batch=batch, jobs=some, parts=numbered), is_large=is_large)
+                step.large = tuple(numbered.values())
+                yield step
             accepted = yield Step(partial(_accept, batch=batch, jobs=jobs))
         except (ConfigurationError, NoWorkers):
             while (yield Step(partial(_forget, batch=batch))):
                 pass
             raise
     answers: dict[int, list[Put]] = {}
-    while (admitted := (yield Step(partial(admit, batch=batch), is_large=is_large))) is not None:
+    while (admitted := (yield _admitting(batch, parts, len(answers), is_large))) is not None:
         answers.setdefault(*admitted)
     for number, part in enumerate(parts):
         if not answers.get(number):  # another process has brought it in
             answers[number] = yield Step(partial(_found, jobs=part), writes=False)
     return [put for number in range(len(parts)) for put in answers[number]]
+
+
+def _admitting(batch: int, parts: Sequence[list[NewJob]], number: int, is_large: bool) -> Step[Any]:
+    """The step that brings in the next part, most likely the one of this number."""
+    step = Step(partial(admit, batch=batch, parts=parts), is_large=is_large)
+    step.large = [value for job in parts[min(number, len(parts) - 1)] for value in (job.body, job.data)]
+    return step
 
 
 def _begin(tx: Transaction, jobs: Sequence[NewJob]) -> int:
@@ -158,8 +166,8 @@ def _accept(tx: Transaction, batch: int, jobs: Sequence[NewJob]) -> bool:
     return tx.change("batch_accept", (batch, tx.now)) > 0
 
 
-def admit(tx: Transaction, batch: int) -> tuple[int, list[Put]] | None:
-    """Bring in the next part of a batch, or some more parents of its job.
+def admit(tx: Transaction, batch: int, parts: Sequence[list[NewJob]] = ()) -> tuple[int, list[Put]] | None:
+    """Bring in the next part of a batch, or some more parents of its job. `parts`: the client knows all of them.
 
     Returns the number of the part, and what became of its jobs. None: all of them have come in.
     """
@@ -167,7 +175,8 @@ def admit(tx: Transaction, batch: int) -> tuple[int, list[Put]] | None:
     if part is None:
         tx.execute("batch_delete", (batch,))
         return None
-    jobs = _decode(part.jobs)
+    key = (part.seq,)
+    jobs = parts[part.number] if parts else _decode(tx.large("part_jobs", [key])[key])
     last, linked = jobs[-1], part.linked + PARENTS_AT_ONCE
     answers: list[Put] = []
     if part.linked:

@@ -67,3 +67,5 @@ WAITS, RUN_TIMES, RETRIES, FAILURES = range(4)
 
 ALL = -1
 """As a limit: none."""
+INLINE = 1_000
+"""Values up to this many bytes are carried along in the job's row, and are read with it."""

@@ -140,7 +140,8 @@ def update(tx: Transaction, job_id: str, expected: bytes | None, data: bytes) ->
         job = work.find(job_id)
         if job is None:
             return None
-        if tx.rows("data_of", (tx.array([job.seq]),)) != [(job.seq, expected)]:
+        known = None if expected is None else tx.print_of(expected)
+        if tx.rows("data_prints", (tx.array([job.seq]),)) != [(job.seq, known)]:
             return False
         work.write("data_set", job.seq, data)
         if job.state == RUNNING:

@@ -20,6 +20,7 @@ from headrace.store.sql.codes import (
     FAILED,
     HISTORY,
     HOOKED,
+    INLINE,
     LANED,
     LARGE_BODY,
     LARGE_RESULT,
@@ -32,7 +33,7 @@ from headrace.store.sql.codes import (
     SPARE,
     UPDATED,
 )
-from headrace.store.sql.transaction import EVERYONE, INLINE, Session, Transaction, done_values, run_values
+from headrace.store.sql.transaction import EVERYONE, Session, Transaction, done_values, run_values
 from headrace.store.sql.working_set import Job, WorkingSet
 
 
@@ -62,9 +63,10 @@ def load(work: WorkingSet, outcomes: Sequence[Outcome], done: Collection[Ref] = 
 
 
 def data_to_compare(tx: Transaction, said: Iterable[Outcome | Report]) -> dict[Ref, bytes]:
-    """The data of the jobs about which runs say what their data was."""
+    """Prints of the stored data of jobs whose outcome or report names the data that it began with."""
     refs = [one.ref for one in said if one.base is not None]
-    return {ref: data or b"" for ref, data in tx.rows("data_of", (tx.array(refs),))} if refs else {}
+    none = tx.print_of(b"")
+    return {ref: data or none for ref, data in tx.rows("data_prints", (tx.array(refs),))} if refs else {}
 
 
 def _waits(outcome: Outcome) -> bool:

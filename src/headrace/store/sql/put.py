@@ -19,6 +19,7 @@ from headrace.store.sql.codes import (
     DONE,
     EXPIRES,
     FAILED,
+    INLINE,
     LANED,
     LARGE_BODY,
     MORE,
@@ -28,7 +29,7 @@ from headrace.store.sql.codes import (
     UNIQUE,
 )
 from headrace.store.sql.sessions import listeners
-from headrace.store.sql.transaction import EVERYONE, INLINE, Transaction, is_plain, plain_row
+from headrace.store.sql.transaction import EVERYONE, Transaction, is_plain, plain_row
 from headrace.store.sql.working_set import Job, Recurrence, WorkingSet
 
 
@@ -232,7 +233,7 @@ def _arrive(work: WorkingSet, job: Job, new: NewJob, now: int, parents: int) -> 
         work.write("tag_add", job.seq, tag)
     if new.schedule is not None:
         work.write("recurring_put", job.seq, new.schedule, new.tick)
-        work.add_recurrence(Recurrence(job.seq, new.schedule, new.tick, new.data))
+        work.add_recurrence(Recurrence(job.seq, new.schedule, new.tick, int(new.data is not None)))
     if new.nonce is not None:
         work.write("more_put", job.seq, msgspec.json.encode({"nonce": new.nonce}))
     if new.data is not None:

@@ -132,8 +132,12 @@ class RelationRows:
         missing = [seq for seq in seqs if seq not in self._failures]
         if missing:
             self._failures.update(dict.fromkeys(missing, Failure(None, False)))
-            for job, error, passed_on in self._tx.rows("failures_of", (self._tx.array(missing),)):
-                self._failures[job] = Failure(error, bool(passed_on))
+            rows = self._tx.rows("failures_of", (self._tx.array(missing),))
+            new = self._tx.errors
+            long = [(job, token) for job, *_, token in rows if token is not None and job not in new]
+            known = self._tx.large("long_error", long)
+            for job, error, passed_on, token in rows:
+                self._failures[job] = Failure(new.get(job) or known.get((job, token), error), bool(passed_on))
 
     def failure(self, seq: int) -> Failure:
         self.load_failures((seq,))

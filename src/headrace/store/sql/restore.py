@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from headrace.records import State
 from headrace.store.facets import PARKED, Past
 from headrace.store.sql import admission, dependents, history, lanes
-from headrace.store.sql.codes import AFTER, DONE, DROPPED, FAILED, LARGE_RESULT, RESULT, RUNNING, STATES
-from headrace.store.sql.transaction import INLINE, Transaction
+from headrace.store.sql.codes import AFTER, DONE, DROPPED, FAILED, INLINE, LARGE_RESULT, RESULT, RUNNING, STATES
+from headrace.store.sql.transaction import Transaction
 from headrace.store.sql.working_set import Job, WorkingSet
 
 AT_ONCE = 1_000

@@ -25,7 +25,15 @@ def find(tx: Transaction, name: str) -> ScheduleRecord | None:
 
 def _some(tx: Transaction, names: Sequence[str]) -> list[ScheduleRecord]:
     """Schedules by their names, as far as they are there."""
-    return [_record(*columns) for columns in tx.rows("schedules_some", (tx.texts(names),))]
+    rows = tx.rows("schedules_some", (tx.texts(names),))
+    versions = {name: (name, version) for name, _, version, *_ in rows}
+    definitions = tx.large("schedule_definition", [versions[name] for name, short, *_ in rows if short is None])
+    data = tx.large("schedule_data", [versions[name] for name, *_, is_long in rows if is_long])
+    whole = (
+        (name, definitions.get(versions[name], short), *columns, data.get(versions[name], carried))
+        for name, short, *columns, carried, _ in rows
+    )
+    return [_record(*columns) for columns in whole]
 
 
 def keep(tx: Transaction, record: ScheduleRecord) -> None:
@@ -105,11 +113,12 @@ def hear(work: WorkingSet, job: Job) -> None:
         return
     ended = job.state >= DONE
     heard = known
-    if known.definition.carry_data and ended and recurrence.data is not None:
-        heard = replace(heard, data=recurrence.data)
+    carries = known.definition.carry_data and ended and recurrence.has_data
     if known.definition.follows and known.next is None and known.finished is None:
         heard = replace(heard, next=work.now, started=job.started, finished=job.finished if ended else work.now)
-    if heard is not known:
+    if carries:
+        work.write("schedule_carry", heard.name, job.seq)
+    if carries or heard is not known:
         work.schedules[heard.name] = replace(heard, version=heard.version + 1)
         work.write("schedule_put", *_columns(heard))
         _tell(work.tx, heard)

@@ -69,7 +69,11 @@ def _updated(tx: Transaction, held: Held, holds: Mapping[Ref, Lease], lost: Sequ
     updated = [(ref, job_id) for ref, _, job_id in held if job_id not in lost and holds[ref].flags & UPDATED]
     first = tx.now % len(updated) if len(updated) > UPDATES_TOLD else 0
     ids = dict((*updated[first:], *updated[:first])[:UPDATES_TOLD])
-    return {ids[ref]: data for ref, data in tx.rows("data_of", (tx.array(list(ids)),))} if ids else {}
+    found: dict[str, bytes] = {}
+    if ids:
+        refs = (tx.array(list(ids)),)
+        tx.read_after("data_of", refs, lambda rows: found.update({ids[ref]: data for ref, data in rows}))
+    return found
 
 
 class Stops:

@@ -9,12 +9,11 @@ from headrace.records import Charge, ExchangeReply, Kind, Outcome, Ref, Report, 
 from headrace.store.contract import Reported
 from headrace.store.sql import admission, dependents, queues, schedules
 from headrace.store.sql import take as taking
-from headrace.store.sql.codes import COMPLETED, DONE, HOOKED, LARGE_RESULT, RESULT, UPDATED
+from headrace.store.sql.codes import COMPLETED, DONE, HOOKED, INLINE, LARGE_RESULT, RESULT, UPDATED
 from headrace.store.sql.outcomes import Holder, data_to_compare, load, settle
 from headrace.store.sql.sessions import mark_started
 from headrace.store.sql.take import Names
 from headrace.store.sql.transaction import (
-    INLINE,
     Redo,
     Session,
     Transaction,
@@ -58,6 +57,13 @@ def is_plain(request: Request) -> bool:
 def _is_simply_done(outcome: Outcome) -> bool:
     is_simple = not (outcome.kind or outcome.completes) and outcome.account is None and outcome.base is None
     return is_simple and (outcome.result is None or len(outcome.result) <= INLINE)
+
+
+def written(said: Outcome | Report) -> tuple[bytes | None, ...]:
+    """What is written of an outcome or a report, and may be large."""
+    if isinstance(said, Report):
+        return said.data, said.account
+    return said.result, said.error, said.data, said.body, said.account
 
 
 def _are_distinct(outcomes: Sequence[Outcome]) -> bool:
@@ -204,11 +210,12 @@ def _settle_all(
 
 
 def _has_other_data(work: WorkingSet, holder: Holder, outcome: Outcome, stored: dict[Ref, bytes]) -> bool:
-    """Whether the data of a job that is held is not what its run has changed. Of a completed one it does not matter."""
+    """Whether the data of a job that is held, by its print, is not what its run has changed. Of a completed one it does
+    not matter."""
     job = work.get(outcome.ref)
     if outcome.base is None or job is None or not holder.holds(outcome, job) or job.flags & COMPLETED:
         return False
-    return stored[outcome.ref] != outcome.base
+    return stored[outcome.ref] != work.tx.print_of(outcome.base)
 
 
 class _Together(NamedTuple):
@@ -315,13 +322,13 @@ def report(
 
 
 def _record(work: WorkingSet, holder: Holder, entry: Report, lag: int, stored: dict[Ref, bytes]) -> Reported:
-    """Record a report. `stored`: the data of jobs, where a report says what it was."""
+    """Record a report. `stored`: prints of the data of jobs, where a report says what it was."""
     job = work.get(entry.ref)
     if job is None or not holder.holds(entry, job):
         return Reported.LOST
-    changed = entry.base is not None and stored[job.seq] != entry.base
-    if entry.data is not None and not changed:
-        stored[job.seq] = entry.data
+    changed = entry.base is not None and stored[job.seq] != work.tx.print_of(entry.base)
+    if job.seq in stored and entry.data is not None and not changed:
+        stored[job.seq] = work.tx.print_of(entry.data)
     if entry.base is not None and not changed:
         job.flags &= ~UPDATED  # its run knows
     done, total = entry.progress or (None, None)

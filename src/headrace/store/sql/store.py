@@ -375,9 +375,11 @@ class SqlStore(ABC):
         self, session: str, number: int, reports: Sequence[Report], *, steady: int = 0
     ) -> Operation[list[Reported]]:
         unrecorded = self._unrecorded.get(session, 0)
-        return Step(
+        step = Step(
             lambda tx: settle.report(tx, session, number, unrecorded, reports, steady), narrow=True, admits=False
         )
+        step.large = [value for report in reports for value in settle.written(report)]
+        return step
 
     def complete(
         self, lease: tuple[Ref, Token, str], result: bytes | None, connection: object | None = None

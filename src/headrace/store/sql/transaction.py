@@ -11,7 +11,7 @@ from headrace.errors import HeadraceError, SessionGone, StaleRequest
 from headrace.records import Charge, IfFailed, Lease, NewJob, Outcome, Put, Ref
 from headrace.store.contract import Operation
 from headrace.store.settings import DEFINITIONS
-from headrace.store.sql.codes import HOOKED, LARGE_RESULT, READY, SCHEDULED
+from headrace.store.sql.codes import HOOKED, INLINE, LARGE_RESULT, READY, SCHEDULED
 
 _FAIL = IfFailed.FAIL  # Python 3.11 takes ten times as long for a member of an enumeration as for a global name
 
@@ -19,14 +19,13 @@ R = TypeVar("R")
 T = TypeVar("T")
 Use = Callable[[list[Any]], None]
 """What is done with rows when they are there."""
+Key = tuple[int | str, ...]
+"""What a query asks for."""
 Ahead = Callable[["Transaction"], None]
 """Expects what some work reads first."""
 
 EVERYONE = 1 << 30
 """All workers that serve a queue should look: its limit has changed, or a job will be due at a time that is news."""
-
-INLINE = 1_000
-"""Values up to this many bytes are carried along in the job's row."""
 
 
 class Guards:
@@ -54,6 +53,7 @@ class Transaction(ABC):
         "come_again",
         "completions",
         "ended",
+        "errors",
         "guards",
         "happenings",
         "listened",
@@ -84,6 +84,8 @@ class Transaction(ABC):
         """The highest priority of what came to a queue, if it is above the usual one."""
         self.ended: list[str] = []
         """Jobs that reached a final state."""
+        self.errors: dict[Ref, bytes] = {}
+        """Those that it has written, by job."""
         self.come_again = False
         """A bound was reached: the worker should ask again at once."""
         self.stop = False
@@ -107,6 +109,22 @@ class Transaction(ABC):
     def expect(self, name: str, values: tuple[Any, ...]) -> bool:
         """Whether this query goes along with the next one, as its rows will be asked for: that saves a round trip."""
         return False
+
+    def large(self, name: str, keys: Sequence[Key]) -> dict[Key, Any]:
+        """Large values by what asks for them, as far as they are there. Each query names a value that never changes.
+
+        Where a client that reads keeps others waiting, they are read before a transaction that writes begins.
+        """
+        found = {key: self.rows(name, key) for key in keys}
+        return {key: rows[0][0] if rows else None for key, rows in found.items()}
+
+    def read_after(self, name: str, values: tuple[Any, ...], use: Use) -> None:
+        """Run a query whose answer may be large, and use its rows, perhaps not before all is committed."""
+        use(self.rows(name, values))
+
+    def print_of(self, data: bytes) -> bytes:
+        """The value by which `data_prints` tells one data from another."""
+        return data
 
     def load_later(self, leases: Sequence[Lease]) -> None:
         """Have what these leases carry loaded when all is committed. For transactions that `loads_later` alone."""
@@ -262,8 +280,8 @@ class Step(Operation[T], Generic[T]):
     """
 
     __slots__ = (
-        "admits", "ahead", "attempt", "is_large", "keys", "narrow", "repeatable", "then", "try_read_only", "work",
-        "writes",
+        "admits", "ahead", "attempt", "is_large", "keys", "large", "narrow", "repeatable", "then", "try_read_only",
+        "work", "writes",
     )  # fmt: skip
 
     def __init__(
@@ -286,6 +304,8 @@ class Step(Operation[T], Generic[T]):
         self.admits = admits
         self.keys: tuple[str, ...] = ()
         """Unique keys that it gives to jobs: where writers run side by side, others that do the same come first."""
+        self.large: Sequence[bytes | None] = ()
+        """Values that it writes, of any size. Where a client that sends keeps others waiting, large ones go ahead."""
         self.repeatable = False
         """It may be done twice: what it puts is recognised."""
         self.ahead: Ahead = expect_nothing

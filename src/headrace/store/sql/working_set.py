@@ -94,15 +94,15 @@ class Job(_Columns):
 
 
 class Recurrence(NamedTuple):
-    """The schedule of a job and its tick; and the job's data, which the schedule may carry on."""
+    """The schedule of a job and its tick; and whether the job has data, which the schedule may carry on."""
 
     job: int
     schedule: str
     tick: int | None
-    data: bytes | None
+    has_data: int
 
 
-_NOTES = "ended_note", "schedule_put", "trim_history", "stat_add", "group_failing", "failure_put"
+_NOTES = "ended_note", "schedule_put", "schedule_carry", "trim_history", "stat_add", "group_failing", "failure_put"
 """What rules write when jobs have been removed."""
 WRITES = (
     "remember", "done", "completed", "blob_put", "blob_delete", "set_body", "job_set", "job_flags", "laned_put",
@@ -289,11 +289,11 @@ class WorkingSet:
         self._recurrences[recurrence.job] = recurrence
 
     def recurrence(self, job: Job) -> Recurrence:
-        """The schedule of a job, and the data that the job has now."""
+        """The schedule of a job, and whether the job has data now."""
         if job.seq not in self._recurrences:
             self._load_recurrences([job.seq])
         found = self._recurrences[job.seq]
-        return found if job.data is None else found._replace(data=job.data)
+        return found if job.data is None else found._replace(has_data=1)
 
     def schedule_names(self) -> list[str]:
         """The schedules that jobs here belong to."""
@@ -383,6 +383,8 @@ class WorkingSet:
                     self.write("job_flags", job.seq, job.flags)
                 else:
                     self.write("job_set", *columns, job.error, job.data, int(job.forgiven and job.error is None))
+                    if job.error is not None:
+                        self.tx.errors[job.seq] = job.error
         if "lanes" in vars(self):
             self.lanes.save()
         if "relations" in vars(self):

@@ -13,6 +13,10 @@ WHERE seq IN (
     SELECT seq FROM job WHERE seq IN (SELECT value FROM json_each(?1)) AND +session = ?2 AND +state = {RUNNING} /*skip*/
 )
 
+-- name: data_prints
+-- What tells the data of jobs from other data, without sending it.
+SELECT seq, sha256(data) FROM job WHERE seq IN (SELECT value FROM json_each(?1))
+
 -- name: absorb
 -- Bring in what callers have completed of some runs.
 SELECT seq, flags FROM absorb(?1)

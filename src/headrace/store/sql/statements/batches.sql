@@ -26,10 +26,14 @@ INSERT INTO part (batch, number, jobs, linked) SELECT seq, ?2, ?3, 0 FROM batch 
 
 -- name: part_first
 -- The next part of a batch, and when the batch was put.
-SELECT part.seq, part.number, part.jobs, part.linked, batch.put
+SELECT part.seq, part.number, part.linked, batch.put
 FROM part JOIN batch ON batch.seq = part.batch
 WHERE part.batch = ?1
 ORDER BY part.seq LIMIT 1
+
+-- name: part_jobs
+-- The jobs of a part.
+SELECT jobs FROM part WHERE seq = ?1
 
 -- name: part_linked
 -- So many parents of its job have been linked.

@@ -160,10 +160,16 @@ WHERE edge.child IN (SELECT value FROM json_each(?1))
 SELECT child, parent FROM culprit WHERE child IN (SELECT value FROM json_each(?1))
 
 -- name: failures_of
--- Why jobs have failed, and whether that was because of others.
-SELECT seq, error, EXISTS (SELECT 1 FROM culprit WHERE culprit.child = job.seq)
+-- Why jobs have failed, and whether that was because of others. What is long is not among it: it has a token.
+SELECT
+    seq, CASE WHEN length(error) <= {INLINE} THEN error END,
+    EXISTS (SELECT 1 FROM culprit WHERE culprit.child = job.seq), CASE WHEN length(error) > {INLINE} THEN token END
 FROM job
 WHERE seq IN (SELECT value FROM json_each(?1)) AND +state = {FAILED}
+
+-- name: long_error
+-- Why a job has failed in the run with this token.
+SELECT error FROM job WHERE seq = ?1 AND token = ?2 AND +state = {FAILED}
 
 -- name: ended_some
 -- Whose dependents are to be looked at first?

@@ -47,6 +47,10 @@ WHERE seq = ?1
 -- The data of jobs.
 SELECT seq, data FROM job WHERE seq IN (SELECT value FROM json_each(?1))
 
+-- name: data_prints
+-- What tells the data of jobs from other data: here, itself.
+SELECT seq, data FROM job WHERE seq IN (SELECT value FROM json_each(?1))
+
 -- name: unspare
 -- Leases that were held ready have been started.
 UPDATE job SET flags = flags & ~{SPARE}
