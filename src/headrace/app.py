@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, asynccontextmanager
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, overload
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -30,7 +30,7 @@ from headrace.transactions import block
 from headrace.values.clock import Clock
 from headrace.values.durations import Duration
 from headrace.values.foreign import Codecs
-from headrace.values.names import check_count, check_name
+from headrace.values.names import check_count, check_flag, check_name
 from headrace.values.signatures import takes_keywords_of
 
 if TYPE_CHECKING:
@@ -418,6 +418,37 @@ class Headrace(StoreHolder, Hooks):
         from headrace.worker.embedded import Worker  # noqa: PLC0415  (clients never need it)
 
         return Worker(self, **options)
+
+    @asynccontextmanager
+    async def lifespan(self, *, worker: bool = False) -> AsyncIterator[None]:
+        """Open the store, creating it if need be, for as long as an async program lasts, without blocking its loop.
+
+        For the start and the end of a web application: a store that can't be reached is known then, not at the first
+        request. `worker`: run jobs in this program meanwhile. Inside `testing()` none does: call `run_all` there.
+
+        >>> from asyncio import run
+        >>> app = Headrace("sqlite:///:memory:")
+        >>> @app.task
+        ... def shout(word: str) -> str:
+        ...     return word.upper()
+        >>> async def main() -> str:
+        ...     async with app.lifespan(worker=True):
+        ...         return await (await shout.aenqueue("hello")).aresult(timeout=20)
+        >>> run(main())
+        'HELLO'
+        """
+        from asyncio import to_thread  # noqa: PLC0415  (half of what `import headrace` would take)
+
+        check_flag("worker", worker)
+        try:
+            await to_thread(self._create_store)
+            if worker and not self._stand_ins:
+                async with self.worker():
+                    yield
+            else:
+                yield
+        finally:
+            await self.aclose()
 
     def testing(self, *, schedules: bool = False) -> Testing:
         """For tests: `with app.testing() as t:` puts a real store in memory and a clock of your own in place.

@@ -24,8 +24,8 @@ from headrace.worker.embedded import Worker
 
 WITHOUT_IO: dict[type, set[str]] = {
     Headrace: {
-        "job", "middleware", "on_failure", "on_start", "on_stop", "provide", "queue", "require", "require_option",
-        "schedule", "settings",
+        "job", "lifespan", "middleware", "on_failure", "on_start", "on_stop", "provide", "queue", "require",
+        "require_option", "schedule", "settings",
         "stand_down", "stand_in", "task", "testing", "transaction", "use_store", "worker",
     },
     Task: {"call", "cron", "every", "repeat", "using"},
