@@ -30,7 +30,7 @@ from headrace.transactions import block
 from headrace.values.clock import Clock
 from headrace.values.durations import Duration
 from headrace.values.foreign import Codecs
-from headrace.values.names import check_count, check_flag, check_name
+from headrace.values.names import check_count, check_flag, check_name, check_version
 from headrace.values.signatures import takes_keywords_of
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ class Headrace(StoreHolder, Hooks):
 
     `url`: where the jobs live; `$HEADRACE_STORE` if not given, else a file beside you. Opened when first used.
     `name`: what it signs the schedules with that it declares; if not given, `module:app` as workers import it.
+    `version`: of the code, as `headrace workers` shows it; if not given, that of the installed package that it is in.
     `tz`: the zone of naive datetimes and of words like "7pm tomorrow".
     `retries`, `backoff`: what an escaped exception leads to in tasks that don't say otherwise; 0 retries: failure.
     `payload_limit`: the most bytes that encoded arguments, a result or data may take.
@@ -77,6 +78,7 @@ class Headrace(StoreHolder, Hooks):
         url: str | None = None,
         *,
         name: str | None = None,
+        version: str | None = None,
         tz: str = "UTC",
         retries: int = 0,
         backoff: Backoff | None = None,
@@ -91,6 +93,7 @@ class Headrace(StoreHolder, Hooks):
         except (ZoneInfoNotFoundError, ValueError, TypeError) as error:
             raise ConfigurationError(f"tz={tz!r} is not a time zone. Write for example tz='Europe/Zurich'.") from error
         self.name = None if name is None else check_name("app", name)
+        self.version = None if version is None else check_version(version)
         self.tasks: dict[str, Task[Any, Any]] = {}
         self.declared: dict[str, Definition] = {}
         """Schedules that are declared in code, by name."""

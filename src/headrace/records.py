@@ -329,6 +329,8 @@ class SessionInfo(Struct, frozen=True, kw_only=True):
     """When the one named by `pid` started, as the kernel tells it, so that a reused pid is not taken for it."""
     queues: tuple[str, ...] = ()
     tasks: tuple[str, ...] = ()
+    version: str = ""
+    """Of the app's code, for people; empty: it has none."""
     timeout: int = 15_000
     """Milliseconds without renewal after which its leases go to others."""
 

@@ -236,7 +236,7 @@ def test_workers(app: Headrace, worker: WorkerProcess, ask: Ask, run: Run) -> No
     (found,) = ask("workers")["workers"]
     assert set(found) == {
         "id", "name", "pid", "supervisor", "host", "queues", "tasks", "running", "alive", "opened", "seen", "timeout",
-        "memory", "stopping",
+        "memory", "stopping", "version",
     }  # fmt: skip
     assert (found["queues"], found["running"], found["alive"], found["timeout"]) == (["default", "mail"], 0, True, 15.0)
     assert "cli.shop:add" in found["tasks"]

@@ -22,7 +22,7 @@ def test_a_store_nobody_works_for_has_no_sessions(store: Store) -> None:
 
 def test_sessions_tell_how_a_worker_introduced_itself(store: Store, clock: ManualClock) -> None:
     clock.advance(5)
-    details = {"host": "h", "pid": 42, "started": "then", "tasks": ("t", "ü"), "timeout": 77}
+    details = {"host": "h", "pid": 42, "started": "then", "tasks": ("t", "ü"), "timeout": 77, "version": "1.4.2+ü"}
     worker = Worker(store, clock, "w", "q", "r", **details)
     (session,) = store.run(store.sessions())
     assert session.info == worker.info

@@ -90,6 +90,7 @@ def _show_workers(workers: list[WorkerFigures]) -> None:
     rows = [
         (
             worker.name,
+            worker.version or "",
             str(worker.pid or ""),
             _state(worker),
             str(worker.running),
@@ -101,7 +102,7 @@ def _show_workers(workers: list[WorkerFigures]) -> None:
         )
         for worker in workers
     ]
-    headings = ("name", "pid", "state", "running", "memory", "started", "seen", "queues")
+    headings = ("name", "version", "pid", "state", "running", "memory", "started", "seen", "queues")
     show_table(headings, rows, whole="pid state running memory started seen", numbers="pid running memory")
 
 
@@ -114,6 +115,7 @@ def _show_worker(worker: WorkerFigures) -> None:
             ("pid", str(worker.pid)),
             ("supervisor", "" if worker.supervisor is None else str(worker.supervisor)),
             ("host", worker.host),
+            ("version", worker.version or ""),
             ("queues", ", ".join(worker.queues)),
             ("tasks", ", ".join(worker.tasks)),
             ("started", local(epoch_ms(worker.opened), now)),

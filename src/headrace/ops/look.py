@@ -298,6 +298,8 @@ class WorkerFigures(Struct, frozen=True, kw_only=True, rename={"timeout_seconds"
     host: str
     queues: Sequence[str]
     tasks: Sequence[str]
+    version: str | None
+    """Of its app's code: `Headrace(version=...)`, or that of the installed package that the app is in."""
     running: int
     """How many jobs it holds."""
     alive: bool
@@ -330,6 +332,7 @@ def _worker(session: SessionSnapshot) -> WorkerFigures:
         host=info.node or info.host,
         queues=info.queues,
         tasks=info.tasks,
+        version=info.version or None,
         running=session.running,
         alive=session.alive,
         opened=moment(session.opened),

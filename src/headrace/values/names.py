@@ -9,6 +9,7 @@ from headrace.errors import ConfigurationError
 from headrace.values.glob import is_glob
 
 LONGEST = 200
+LONGEST_VERSION = 100
 HIGHEST_COUNT = 2**48 - 1
 """The highest number that all stores keep exactly."""
 HIGHEST_WEIGHT = 1_000
@@ -37,6 +38,23 @@ def check_name(what: str, name: object) -> str:
     if size > LONGEST:
         raise ConfigurationError(f"The {what} {name[:20]!r}… takes {size} bytes; the longest name takes {LONGEST}.")
     return name
+
+
+def check_version(version: object) -> str:
+    """The version of an app, which goes where names go.
+
+    >>> check_version("2026.11.3+5a1c")
+    '2026.11.3+5a1c'
+    >>> check_version(2)
+    Traceback (most recent call last):
+    headrace.errors.ConfigurationError: version=2 is not a version. Write text of up to 100 characters: version="1.4.2".
+    """
+    if not isinstance(version, str) or not version or not version.isprintable() or len(version) > LONGEST_VERSION:
+        shown = f"{version!r}"[:40]
+        raise ConfigurationError(
+            f'version={shown} is not a version. Write text of up to {LONGEST_VERSION} characters: version="1.4.2".'
+        )
+    return version
 
 
 def check_queue(name: object, *, test: bool = False) -> str:

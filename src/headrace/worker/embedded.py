@@ -21,6 +21,7 @@ from headrace.worker.identity import introduce, resident_memory
 from headrace.worker.pump import Pump
 from headrace.worker.reconcile import reconcile
 from headrace.worker.session import MARGIN, RENEW_AGAIN, TELL_WITHIN, renew_within
+from headrace.worker.versions import version_of
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
@@ -187,7 +188,8 @@ class Worker:
         self.app._create_store()
         reconcile(self.app)
         timeout = self.timeout or session_timeout_of(store, self.queues)
-        info = introduce(self.queues, tuple(sorted(self.app.tasks)), timeout + self._grace)
+        tasks, version = tuple(sorted(self.app.tasks)), version_of(self.app)
+        info = introduce(self.queues, tasks, timeout + self._grace, version=version)
         guard = store.guard(info.id)
         store.run(store.open(info))
         try:

@@ -74,7 +74,9 @@ def is_dead(session: SessionInfo) -> bool:
     return bool(started and session.started and started != session.started)
 
 
-def introduce(queues: tuple[str, ...], tasks: tuple[str, ...], timeout: int, number: int | None = None) -> SessionInfo:
+def introduce(
+    queues: tuple[str, ...], tasks: tuple[str, ...], timeout: int, number: int | None = None, version: str = ""
+) -> SessionInfo:
     """A worker process as it introduces itself to the store; `number` tells a supervisor's processes apart."""
     pid, node = os.getpid(), platform.node()
     _, started = _stat(pid)
@@ -87,5 +89,6 @@ def introduce(queues: tuple[str, ...], tasks: tuple[str, ...], timeout: int, num
         started=started,
         queues=queues,
         tasks=tasks,
+        version=version,
         timeout=timeout,
     )

@@ -38,6 +38,7 @@ from headrace.worker.lifeline import Lifeline
 from headrace.worker.notify import VARIABLES, Notifier
 from headrace.worker.process import AT_ONCE, CONFIG_VARIABLE, EXIT_BAD_APP, EXIT_OK, ProcessConfig, Settings
 from headrace.worker.session import MARGIN, RENEW_AGAIN, TELL_WITHIN, renew_within
+from headrace.worker.versions import version_of
 from headrace.worker.zygote import signal_name
 
 if TYPE_CHECKING:
@@ -221,7 +222,8 @@ class Supervisor:
         self._births += 1
         timeout = settings.timeout or session_timeout(self._store, settings.queues)
         lasts = timeout + settings.session_grace
-        info = introduce(settings.queues, tuple(sorted(self._app.tasks)), lasts, self._births)
+        tasks = tuple(sorted(self._app.tasks))
+        info = introduce(settings.queues, tasks, lasts, self._births, version_of(self._app))
         guard = self._store.guard(info.id)
         ledger, lifeline = Ledger.shared(), Lifeline()
         custody = Custody.shared() if isinstance(self._store, Custodian) else Custody(())

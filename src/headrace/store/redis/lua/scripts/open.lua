@@ -18,10 +18,12 @@ local function check_info(id, name, info)
       checks.list_of_texts(said[field], 'the ' .. field .. ' of the session')
     end
   end
-  for _, field in ipairs({ 'host', 'started' }) do
+  for _, field in ipairs({ 'host', 'node', 'started', 'version' }) do
     checks.text(said[field] or '', 'The `' .. field .. '` of the session')
   end
-  checks.integer(said.pid or 0, 0, LATEST, 'The `pid` of the session')
+  for _, field in ipairs({ 'pid', 'process' }) do
+    checks.integer(said[field] or 0, 0, LATEST, 'The `' .. field .. '` of the session')
+  end
   checks.integer(said.timeout or 0, 0, LATEST, 'The `timeout` of the session')
 end
 
