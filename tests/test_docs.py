@@ -44,7 +44,7 @@ def test_every_public_name_says_what_it_is() -> None:
 
 PROGRAMS = {
     f"{page} {number}": block
-    for page in ("guide", "telemetry", "transactions")
+    for page in ("guide", "telemetry", "transactions", "deployment")
     for number, block in enumerate(
         re.findall(r"^```python\n(.*?)^```", (ROOT / f"docs/{page}.md").read_text("utf-8"), re.MULTILINE | re.DOTALL)
     )

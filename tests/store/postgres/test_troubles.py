@@ -6,6 +6,7 @@ import re
 import threading
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -63,7 +64,7 @@ def test_what_the_server_refuses(make: Make, change: tuple[str, str], kind: type
         make(f"{url}_new")
 
 
-def test_a_wrong_password(make: Make, private: Callable[..., Server]) -> None:
+def test_a_password_may_be_in_the_url_or_in_a_file(make: Make, private: Callable[..., Server], tmp_path: Path) -> None:
     server = private(*Server.QUICK)
     server.sql("CREATE ROLE ann LOGIN PASSWORD 'right'")
     (server.data / "pg_hba.conf").write_text("local all ann scram-sha-256\nlocal all all trust\n")
@@ -76,6 +77,10 @@ def test_a_wrong_password(make: Make, private: Callable[..., Server]) -> None:
     make(url.replace("postgres@", "ann:right@"))
     with pytest.raises(ConfigurationError, match="the server refuses this user or password"):
         make(url.replace("postgres@", "ann@"))
+    secret = tmp_path / "passwords"
+    secret.touch(mode=0o600)
+    secret.write_text("*:*:*:ann:right\n")
+    make(f"{url.replace('postgres@', 'ann@')}{'&' if '?' in url else '?'}passfile={secret}")
 
 
 def test_a_process_that_stops_within_a_transaction_holds_up_the_others_for_a_bounded_time(
