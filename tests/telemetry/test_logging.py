@@ -1,14 +1,12 @@
-"""`headrace.logging`, and the events of log records as docs/telemetry.md lists them."""
+"""`headrace.logging`: the current job in the lines of any handler, and the recipes of docs/telemetry.md."""
 
 from __future__ import annotations
 
-import ast
 import json
 import logging
 import re
 import subprocess
 import sys
-from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,7 +18,6 @@ from processes import environment
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/telemetry.md").read_text(encoding="utf-8")
-LEVELS = {"debug", "info", "warning", "error", "exception"}
 
 
 class Lines(logging.Handler):
@@ -96,62 +93,6 @@ def test_no_job_runs_where_headrace_was_not_imported_and_the_filter_imports_noth
     )
     assert done.stdout.split() == ["headrace", "headrace.errors", "headrace.logging"]
     assert job_fields() == {}
-
-
-# -- the table of events --
-
-
-def test_the_page_lists_each_event_of_the_source_with_its_levels() -> None:
-    found = defaultdict(set)
-    for file in sorted((ROOT / "src/headrace/worker").rglob("*.py")):
-        for call in log_calls(ast.parse(file.read_text(encoding="utf-8"))):
-            event = event_of(call)
-            assert event is not None, f"{file}:{call.lineno} logs without an event"
-            found[event].add(level_of(call))
-    documented = {
-        event: set(levels.split(", "))
-        for event, levels in re.findall(r"^\| `(\w+)` \| ([a-z, ]+) \|", PAGE, re.MULTILINE)
-    }
-    assert documented == found
-
-
-def log_calls(tree: ast.AST) -> Iterator[ast.Call]:
-    for function in ast.walk(tree):
-        if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
-            continue
-        extras = {  # what is prepared in a variable of the function
-            target.id: node.value
-            for node in ast.walk(function)
-            if isinstance(node, ast.Assign)
-            for target in node.targets
-            if isinstance(target, ast.Name)
-        }
-        for node in ast.walk(function):
-            match node:
-                case ast.Call(func=ast.Attribute(value=logger, attr=method)) if method in {
-                    *LEVELS,
-                    "log",
-                } and ast.unparse(logger) in {"log", "jobs_log", "logs.jobs_log"}:
-                    for keyword in node.keywords:
-                        if keyword.arg == "extra" and isinstance(keyword.value, ast.Name):
-                            keyword.value = extras[keyword.value.id]
-                    yield node
-
-
-def event_of(call: ast.Call) -> str | None:
-    given = [keyword.value for keyword in call.keywords if keyword.arg == "extra"]
-    for node in (node for extra in given for node in ast.walk(extra)):
-        match node:
-            case ast.Dict(keys=[ast.Constant(value="event"), *_], values=[ast.Constant(value=str(event)), *_]):
-                return event
-            case ast.Call(func=ast.Name(id="about"), args=[_, ast.Constant(value=str(event))]):
-                return event
-    return None
-
-
-def level_of(call: ast.Call) -> str:
-    method = call.func.attr  # type: ignore[attr-defined]
-    return {"exception": "error", "log": "debug"}.get(method, method)
 
 
 # -- recipes --
