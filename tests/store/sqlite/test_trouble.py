@@ -25,7 +25,7 @@ from headrace.errors import (
 )
 from headrace.records import NewJob
 from headrace.store.contract import Durability
-from headrace.store.sqlite import opening
+from headrace.store.sqlite import guard, opening
 from headrace.store.sqlite.store import SqliteStore
 from headrace.values.clock import ManualClock
 
@@ -109,7 +109,7 @@ def test_a_really_full_disk(tmp_path: Path) -> None:
 
 
 def test_a_locked_file(path: Path, store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opening, "PATIENCE", 0.1)
+    monkeypatch.setattr(guard, "PATIENCE", 0.1)
     blocker = apsw.Connection(str(path))
     blocker.execute("BEGIN IMMEDIATE")
     with pytest.raises(StoreBusy) as caught:

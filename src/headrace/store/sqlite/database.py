@@ -28,10 +28,11 @@ from headrace.store import forks
 from headrace.store.sql.transaction import Transaction
 from headrace.store.sqlite import guard
 from headrace.store.sqlite.copier import LOG_PAGES_AT_MOST, Copier
-from headrace.store.sqlite.guard import BUSY, INTERRUPTED, REPLACED, Hold, held, hold_on, let_go
+from headrace.store.sqlite.guard import INTERRUPTED, REPLACED, Hold, held, hold_on, let_go
 from headrace.store.sqlite.opening import (
     LOG_PAGES,
     LOG_PAGES_OF_BATCHES,
+    Patience,
     check_file_system,
     create,
     is_current,
@@ -44,8 +45,6 @@ T = TypeVar("T")
 
 READ, WRITE = "BEGIN", "BEGIN IMMEDIATE"
 MEANINGS: tuple[tuple[type[apsw.Error], type[StoreError], str], ...] = (
-    (apsw.BusyError, StoreBusy, BUSY),
-    (apsw.LockedError, StoreBusy, BUSY),
     (apsw.FullError, StoreFull, "{}: the disk (or the database's size limit) is full. Nothing was written; free some "
      "space."),
     (apsw.ReadOnlyError, StoreReadOnly, "{} cannot be written to. Check who owns it and its -wal and -shm files."),
@@ -62,6 +61,7 @@ class Connection(apsw.Connection):
     """A connection, and what keeps its file from being pulled away."""
 
     hold: Hold | None = None
+    patience: Patience
 
     @cached_property
     def execute_alone(self) -> Callable[[str, tuple[Any, ...]], apsw.Cursor]:
@@ -119,7 +119,7 @@ class Database:
             connection = self._new_connection()
             try:
                 has_log = not (self.in_memory or self._immutable)
-                set_up(connection, self._pragmas)
+                connection.patience = set_up(connection, self._pragmas)
                 if has_log:
                     set_journal(connection, self.path)
                 if not self._immutable:
@@ -183,7 +183,7 @@ class Database:
             try:
                 if is_mine(hold.turn):
                     raise StoreBusy(INTERRUPTED.format(self.path))
-                since = time.monotonic()
+                since = connection.patience.since = time.monotonic()
                 with hold.turn:
                     hold.keep_others_out(since)
                     try:
@@ -209,6 +209,7 @@ class Database:
             connection = self._check_out()
             try:
                 if begin is READ and not self.in_memory:
+                    connection.patience.since = 0.0
                     answer = self._inside(connection, begin, work)
                 else:
                     answer = self._alone(connection, begin, work, log_pages)
@@ -236,7 +237,7 @@ class Database:
         if copier is not None and copier.pages >= LOG_PAGES_AT_MOST:
             copier.give_up()
             copier = None
-        since = time.monotonic()
+        since = connection.patience.since = time.monotonic()
         with hold.turn:
             hold.keep_others_out(since)
             # (A thread that copies the log relies on locks that are lost where there is another copy of SQLite.)
@@ -329,6 +330,8 @@ class Database:
 
     def explain(self, error: apsw.Error) -> StoreError:
         """What an error of SQLite means."""
+        if isinstance(error, apsw.BusyError | apsw.LockedError):
+            return guard.busy(self.path)
         found = ((kind, words) for errors, kind, words in MEANINGS if isinstance(error, errors))
         kind, words = next(found, (StoreError, "{}: {}"))
         return kind(words.format(self.path, error))

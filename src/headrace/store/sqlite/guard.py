@@ -34,6 +34,7 @@ from threading import get_ident
 
 from headrace.errors import StoreBusy, StoreReplaced
 from headrace.locks import reentrant_lock
+from headrace.store.sqlite import writer
 
 PATIENCE = 10.0
 """Seconds to wait for another process' write transaction. Ours last milliseconds."""
@@ -47,10 +48,8 @@ _IS_SET = 12  # where the head says that it is one
 _LOCK = struct.Struct("hhqqi")  # struct flock
 _SET = getattr(fcntl, "F_OFD_SETLK", None)  # Linux: elsewhere it is noticed, not prevented
 
-BUSY = (
-    "{} has been locked by another process for 10 seconds. Is a long transaction open in another program, or a backup "
-    "running?"
-)
+_BUSY = "{} has been locked by another process for {:.0f} seconds.{}"
+_UNKNOWN = " Is a long transaction open in another program, or a backup running?"
 INTERRUPTED = (
     "{} is in the middle of a transaction of this very thread, which this code interrupts (a signal handler, or "
     "__del__). Nothing was done. Set a flag there and enqueue where it is seen, or enqueue in a thread."
@@ -60,6 +59,11 @@ REPLACED = (
     "{} was deleted or replaced while it was in use. (Its -wal and -shm files are part of it.) What was in the old "
     "file may not be in this one. This request was not done."
 )
+
+
+def busy(path: str) -> StoreBusy:
+    """Another process has kept the file locked for too long: which one, and what can be done about it."""
+    return StoreBusy(_BUSY.format(path, PATIENCE, writer.in_words(path) or _UNKNOWN))
 
 
 def nap(attempt: int) -> None:
@@ -181,7 +185,7 @@ class Hold:
                 act()
             except BlockingIOError:
                 if time.monotonic() - since > PATIENCE:
-                    raise StoreBusy(BUSY.format(self.path)) from None
+                    raise busy(self.path) from None
             else:
                 return
             nap(attempt)

@@ -11,7 +11,7 @@ import apsw
 
 from headrace.errors import SchemaTooNew, SchemaTooOld, StoreCorrupt, StoreReadOnly, StoreUnavailable
 from headrace.store.sqlite import guard
-from headrace.store.sqlite.guard import PATIENCE, nap
+from headrace.store.sqlite.guard import nap
 from headrace.store.sqlite.statements import SQL
 
 APPLICATION_ID = 0x68_72_63_65  # "hrce": what `file jobs.db` shows, and how we know a file as ours
@@ -74,15 +74,17 @@ def check_file_system(path: str, immutable: bool, mount_table: str) -> None:
         )
 
 
-def set_up(connection: apsw.Connection, pragmas: dict[str, int]) -> None:
-    """What every connection needs."""
-    connection.set_busy_handler(_Patience())
+def set_up(connection: apsw.Connection, pragmas: dict[str, int]) -> Patience:
+    """What every connection needs. Returns how it waits."""
+    patience = Patience()
+    connection.set_busy_handler(patience)
     connection.execute("PRAGMA cache_size = -16000")
     connection.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES}")
     # What a long reader let grow shrinks again. A log of the usual length stays as it is, to be overwritten.
     connection.execute("PRAGMA journal_size_limit = 16000000")
     for name, value in pragmas.items():
         connection.execute(f"PRAGMA {name} = {int(value)}")
+    return patience
 
 
 def set_journal(connection: apsw.Connection, path: str) -> None:
@@ -95,7 +97,7 @@ def set_journal(connection: apsw.Connection, path: str) -> None:
 
 def _write_ahead(connection: apsw.Connection) -> str:
     """Set the journal. SQLite calls no busy handler when several processes set that of a new file at once."""
-    give_up = time.monotonic() + PATIENCE
+    give_up = time.monotonic() + guard.PATIENCE
     while True:
         try:
             ((mode,),) = connection.execute("PRAGMA journal_mode = WAL").fetchall()
@@ -106,16 +108,18 @@ def _write_ahead(connection: apsw.Connection) -> str:
         time.sleep(random.uniform(0.001, 0.01))  # noqa: S311
 
 
-class _Patience:
-    """How a connection waits for the write lock of a program that is not headrace."""
+class Patience:
+    """How a connection waits for the write lock of another process."""
 
     def __init__(self) -> None:
-        self._since = 0.0
+        self.since = 0.0
+        """From when on its thread has waited for its turn to write: the last of many waits no longer than the first."""
+        self._begun = 0.0
 
     def __call__(self, attempt: int) -> bool:
         if attempt == 0:
-            self._since = time.monotonic()
-        elif time.monotonic() - self._since > PATIENCE:
+            self._begun = self.since or time.monotonic()
+        elif time.monotonic() - self._begun > guard.PATIENCE:
             return False
         guard.leave(get_ident())  # a thread that waits holds no mutex that a child would miss
         try:
