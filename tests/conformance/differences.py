@@ -127,6 +127,7 @@ DIFFERS: dict[str, Mapping[str, Difference]] = {
             "depth of dependencies", pytest.fail.Exception
         ),
         "test_many_dependents_are_released_in_bounded_steps": Difference("bounded steps"),
+        "test_a_done_job_has_those_that_have_not_ended": Difference("ends of dependencies"),
         "test_nothing_is_set_until_somebody_sets_it": Difference("settings"),
         "test_a_parent_that_is_deleted_before_it_is_done": Difference(
             "cancelling or deleting a dependency",

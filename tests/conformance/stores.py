@@ -59,6 +59,7 @@ MODULES: dict[str, Claim] = {
     "test_data_and_moves": CORE,
     "test_delay": Facet.DELAY,
     "test_depend": Facet.RELATIONS,
+    "test_dependants": Facet.RELATIONS,
     "test_editing": Facet.EDIT,
     "test_events": Facet.EVENTS,
     "test_expiry": Facet.EXPIRY,

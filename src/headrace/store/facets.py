@@ -76,6 +76,9 @@ class Relations(Protocol):
         `DependencyCycle` if it would, directly or indirectly, depend on itself.
         """
 
+    def dependants(self, job_id: str, limit: int = 100) -> Operation[list[tuple[str, State]]]:
+        """Unfinished jobs that name this one in `after`, in the order of their arrival: id and state."""
+
 
 # -- queues: GLOBs in Take.queues ----------------------------------------------------------------------
 

@@ -19,6 +19,8 @@ FOLLOWERS_IN_A_STEP = 100
 EDGES_TO_CHECK = 10_000
 """How far the search for a cycle goes."""
 MOST_PARENTS = 10_000
+DEPENDANTS_LOOKED_AT = 1_000
+"""How many of the jobs that come after one are looked at to find those that have not ended."""
 HIGHEST_RATE = 10_000
 SHORTEST_START = 100
 """However short the period of a rate is, a worker that needs so many milliseconds to start a job gets them: with less

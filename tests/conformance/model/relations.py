@@ -59,6 +59,14 @@ class Relations(Core):
     def _named(self, ids: Iterable[str]) -> list[Job]:
         return [self.jobs[i] for i in ids if i in self.jobs]
 
+    def dependants(self, job_id: str, limit: int = 100) -> Step[list[tuple[str, State]]]:
+        return Step(self._dependants, job_id, limit)
+
+    def _dependants(self, job_id: str, limit: int) -> list[tuple[str, State]]:
+        parent = self.jobs.get(job_id)
+        followers = [] if parent is None else [job for job in self.jobs.values() if job in parent.followers]
+        return [(job.id, job.state) for job in followers if not job.state.final][:limit]
+
     def _is_needed(self, job: Job) -> bool:
         """Whether an ended job may still be asked for its result: by one that comes after it, and has not ended."""
         return any(

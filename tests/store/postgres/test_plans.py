@@ -40,6 +40,7 @@ WHOLE = {
     "stat_kept": "adds up what sweeps have not folded",
     "unfolded": "reads the first rows of some tables",
     "audit_trim": "reads the first entry of its index",
+    "audit_age": "reads the first entry of its index, and the entries next to it",
     "next_tick": "reads the first entry of its index",
     "stat_failed": "may count the failed ones, which are bounded, if its plan is of a new table",
     "sweep_again": "changes the one row of a table",

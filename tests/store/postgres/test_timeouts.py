@@ -54,7 +54,7 @@ def connections(stranger: psycopg.Connection[Any]) -> int:
 def test_idle_connections_that_the_server_ends_are_replaced(
     hasty: Callable[..., PostgresStore], stranger: psycopg.Connection[Any]
 ) -> None:
-    store = hasty(idle_session_timeout="50ms")
+    store = hasty(idle_session_timeout="500ms")  # on a busy machine 50 pass before a new connection has its statement
     wait_until(lambda: connections(stranger) == 0)
     store.run(store.put(jobs(2)))
     wait_until(lambda: connections(stranger) == 0)

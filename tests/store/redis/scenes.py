@@ -48,7 +48,8 @@ CROWDED = (
     "cancel in a crowd", "delete in a crowd", "revive in a crowd", "put_plain in a crowd", "parents", "depend",
     "depend no more", "edit", "edit a body", "restore", "take_back", "pause", "resume", "limit", "controls", "lane",
     "lanes", "lanes further on", "lane_rules", "lane_rule", "lane_rule cleared",
-    "peek", "circumstances", "set_aside", "stage", "stage the last", "stage parents", "admit", "admit parents", "names",
+    "peek", "circumstances", "dependants", "set_aside", "stage", "stage the last", "stage parents", "admit",
+    "admit parents", "names",
     "note", "audit", "block", "block again", "unblock", "bring back", "blocks",
 )  # fmt: skip
 """Those that need a scene with lanes, relations and queues that somebody has said something about."""
@@ -385,6 +386,7 @@ class Crowd(Scene):
             "peek": lambda: store.peek("default", 10),
             "set_aside": lambda: troubles.set_aside(DamagedJob(f"{b'damaged'.hex()},,"), store.keys.prefix),
             "circumstances": lambda: store.circumstances("limited 2"),
+            "dependants": lambda: store.dependants("parent"),
         }
 
 

@@ -22,7 +22,7 @@ from . import servers
 from .servers import Server, contents
 
 PAGE = Path(__file__).parents[3] / "docs/stores/redis.md"
-COURTESIES = {"INFO", "PUBLISH", "XADD", "XRANGE", "XREVRANGE"}
+COURTESIES = {"INFO", "PUBLISH", "XADD", "XDEL", "XRANGE", "XREVRANGE"}
 """A user who may not run these hears of nothing, and has the default of `history-memory`; jobs get done."""
 
 

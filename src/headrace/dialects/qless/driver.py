@@ -23,8 +23,8 @@ READS = frozenset(
         "config.get", "get", "multiget", "failed", "track", "jobs", "queues", "length", "stats", "workers", "recur.get",
         "peek",
         "Clients.counts", "Clients.get", "Clients.list", "Clients.queues", "Clients.workers", "Edit.circumstances",
-        "Edit.controls", "Edit.peek", "Edit.tags", "Failures.groups", "Schedules.all", "Schedules.named",
-        "Statistics.report",
+        "Edit.dependants", "Edit.controls", "Edit.peek", "Edit.tags", "Failures.groups", "Schedules.all",
+        "Schedules.named", "Statistics.report",
     }
 )  # fmt: skip
 """Commands that may be sent again when an answer got lost: a second time does nothing that the first did not."""

@@ -30,6 +30,12 @@ class Editing(ScriptStore):
 
         return self._script("Edit.depend", [job_id, add, remove], read)
 
+    def dependants(self, job_id: str, limit: int = 100) -> Operation[list[tuple[str, State]]]:
+        def read(_: float, answer: Any) -> list[tuple[str, State]]:
+            return [(jid, mapping.STATES.get(state, State.BLOCKED)) for jid, state in answer or []]
+
+        return self._script("Edit.dependants", [job_id, limit], read)
+
     def tag(self, ids: Sequence[str], add: Sequence[str] = (), remove: Sequence[str] = ()) -> Operation[list[bool]]:
         return self._yes_or_no("Edit.tag", ids, add, remove, repeatable=True)
 

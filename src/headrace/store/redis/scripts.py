@@ -21,9 +21,9 @@ from headrace.store.redis.layout import LUA
 
 READS = frozenset(
     {
-        "audit", "blocks", "circumstances", "controls", "counts", "durations", "failing", "few", "get", "history",
-        "lane", "lane_rules", "lanes", "lately", "most", "oldest", "parents", "peek", "schedules_get", "sessions",
-        "settings_get", "walk",
+        "audit", "blocks", "circumstances", "controls", "counts", "dependants", "durations", "failing", "few", "get",
+        "history", "lane", "lane_rules", "lanes", "lately", "most", "oldest", "parents", "peek", "schedules_get",
+        "sessions", "settings_get", "walk",
     }
 )  # fmt: skip
 """Those that write nothing."""

@@ -351,6 +351,9 @@ class RedisStore(OnRedis, RedisAudit, RedisBlocks):
     def depend(self, job_id: str, add: Sequence[str] = (), remove: Sequence[str] = ()) -> Operation[bool]:
         return edit.depend(job_id, add, remove)
 
+    def dependants(self, job_id: str, limit: int = 100) -> Operation[list[tuple[str, State]]]:
+        return Script("dependants", (requests.as_named(job_id), b"%d" % limit), lambda reply, _: _states(reply))
+
     # -- queues and lanes --
 
     def controls(self) -> Operation[list[QueueControl]]:
@@ -418,6 +421,10 @@ class RedisStore(OnRedis, RedisAudit, RedisBlocks):
 
 
 _RIGHTS = Script[list[str]]("rights", (), lambda reply, _: list(map(text, reply)))
+
+
+def _states(reply: Reply) -> list[tuple[str, State]]:
+    return [(records.name(job_id), STATES[state]) for job_id, state in records.pairs(reply)]
 
 
 def _control(act: str, queue: str, by: str) -> Script[bool]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from headrace.errors import ConfigurationError, DependencyCycle
-from headrace.records import IfFailed, Kind, NewJob, Outcome
+from headrace.records import IfFailed, Kind, NewJob, Outcome, State
 from headrace.store import limits
 from headrace.store.sql import admission, history, lanes
 from headrace.store.sql.codes import (
@@ -22,6 +22,7 @@ from headrace.store.sql.codes import (
     RESUMED,
     RUN,
     RUNNING,
+    STATES,
     WAIT,
 )
 from headrace.store.sql.transaction import Transaction
@@ -162,6 +163,12 @@ def _is_waited_for(work: WorkingSet, ids: Sequence[str], job: Job) -> bool:
 
 
 # -- depend ------------------------------------------------------------------------------------------
+
+
+def dependants(tx: Transaction, job_id: str, limit: int) -> list[tuple[str, State]]:
+    """Some of the unfinished jobs that come after one."""
+    rows = tx.rows("dependants", (job_id, limits.DEPENDANTS_LOOKED_AT))
+    return [(child, STATES[state]) for child, state in rows if state < DONE][:limit]
 
 
 def depend(tx: Transaction, job_id: str, add: Sequence[str], remove: Sequence[str]) -> bool:

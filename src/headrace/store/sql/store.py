@@ -56,6 +56,7 @@ from headrace.store.sql import (
     lanes,
     put,
     queues,
+    relations,
     restore,
     schedules,
     sessions,
@@ -248,6 +249,9 @@ class SqlStore(ABC):
 
     def depend(self, job_id: str, add: Sequence[str] = (), remove: Sequence[str] = ()) -> Operation[bool]:
         return Step(lambda tx: edit.depend(tx, job_id, add, remove))
+
+    def dependants(self, job_id: str, limit: int = 100) -> Operation[list[tuple[str, State]]]:
+        return Step(lambda tx: relations.dependants(tx, job_id, limit), writes=False)
 
     def controls(self) -> Operation[list[QueueControl]]:
         return Step(queues.controls, writes=False)

@@ -14,6 +14,4 @@ DELETE FROM audit WHERE seq <= (SELECT max(seq) FROM audit) - ?1
 
 -- name: audit_age
 -- Of the oldest acts, those from before a moment.
-DELETE FROM audit WHERE seq IN (
-    SELECT oldest.seq FROM (SELECT seq, at FROM audit ORDER BY seq LIMIT ?1) AS oldest WHERE oldest.at < ?2
-)
+DELETE FROM audit WHERE seq < (SELECT min(seq) FROM audit) + ?1 AND at < ?2

@@ -47,6 +47,13 @@ FROM follower LEFT JOIN job ON job.seq = follower.child
 WHERE follower.parent = ?1
 ORDER BY follower.child LIMIT ?3
 
+-- name: dependants
+-- The first jobs that name one, some of which may have ended.
+SELECT job.id, job.state
+FROM follower JOIN job ON job.seq = follower.child
+WHERE follower.parent = (SELECT seq FROM job WHERE id = ?1)
+ORDER BY follower.child LIMIT ?2
+
 -- name: followers_forget
 -- Of the jobs that name an ended one, forget the first, as far as they have ended.
 DELETE FROM follower

@@ -231,6 +231,19 @@ function Edit.circumstances(now, jid)
   }
 end
 
+-- dependants jid limit
+-- Reply: JSON list of {jid, state} of jobs that wait for this one.
+function Edit.dependants(_, jid, limit)
+  local found = {}
+  for _, other in ipairs(call('SMEMBERS', 'ql:j:' .. jid .. '-dependents')) do
+    local state = #found < limit and call('HGET', 'ql:j:' .. other, 'state')
+    if state then
+      found[#found + 1] = {other, state}
+    end
+  end
+  return found
+end
+
 -- settings changes
 -- With changes, a list of {option, value or nothing}, sets or unsets them. Reply: JSON object of all that is stored.
 function Edit.settings(_, changes)

@@ -12,7 +12,7 @@ for _, act in ipairs(call('XRANGE', PREFIX .. 'audit', '-', '+', 'COUNT', ACTS_I
   if tonumber(act[2][2]) >= now - ACTS_KEPT_FOR then -- (`at` is the first field)
     break
   end
-  call('XDEL', PREFIX .. 'audit', act[1])
+  redis.pcall('XDEL', PREFIX .. 'audit', act[1])
 end
 return call('XADD', PREFIX .. 'audit', 'MAXLEN', '~', ACTS_KEPT, '*', 'at', string.format('%.0f', now), 'who', ARGV[2],
   'what', ARGV[3], 'about', ARGV[4])
