@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PAGE = (ROOT / "docs/telemetry.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/telemetry.md").read_text(encoding="utf-8").partition("### Events")[2].partition("\n### ")[0]
 LEVELS = {"debug", "info", "warning", "error", "exception"}
 
 

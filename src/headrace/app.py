@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from headrace.testing import Testing
     from headrace.worker.context import Context
     from headrace.worker.embedded import Worker
+    from headrace.worker.meter import Board
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -99,6 +100,8 @@ class Headrace(StoreHolder, Hooks):
         """Schedules that are declared in code, by name."""
         self.codecs = Codecs()
         self.payload_limit = check_count("payload_limit", payload_limit, 1)
+        self.board: Board | None = None
+        """Where workers inside this program count what they do; None: they don't (`headrace.metrics.collector`)."""
         self._retries = check_count("retries", retries)
         self._backoff = backoff or Backoff()
 

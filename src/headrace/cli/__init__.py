@@ -31,6 +31,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "workers": ("workers", "List the worker processes."),
         "failures": ("failures", "Count failed jobs by what went wrong."),
         "stats": ("stats", "Show how long jobs waited and ran, and what went wrong."),
+        "metrics": ("metrics", "Print the figures of a store for Prometheus, or serve them."),
         "tags": ("tags", "List the most used tags."),
         "sql": ("sql", "Look at a SQLite or PostgreSQL store with SQL."),
         "when": ("when", "Explain a schedule and show its next runs."),

@@ -56,6 +56,11 @@ GRACE = 30_000
 @click.option("--no-monitor", is_flag=True, help="Don't look after jobs of workers that have died.")
 @click.option("--max-jobs", type=click.IntRange(1), help="Replace a process that has started so many jobs.")
 @click.option("--max-memory", type=SIZE, help="Replace a process that uses more, as in 500MB.")
+@click.option(
+    "--metrics",
+    metavar="HOST:PORT",
+    help="Serve /metrics for Prometheus, /healthz and /readyz there, as in 127.0.0.1:9464.",
+)
 @click.option("--reload", is_flag=True, help="For development: start again when a Python file of yours changes.")
 @click.option("--log-json", is_flag=True, help="Log lines as JSON.")
 @click.option("--log-level", type=click.Choice(LEVELS, case_sensitive=False), default="info", show_default=True)
@@ -78,6 +83,8 @@ def worker_command(app_path: str, store: str | None, reload: bool, **given: Any)
     """
     if given["burst"] and reload:
         raise click.UsageError("--burst stops when all is done, --reload goes on: choose one.")
+    if given["metrics"] and reload:
+        raise click.UsageError("--reload is for development, and starts anew what --metrics counts: choose one.")
     if given["session_timeout"] is not None and given["session_timeout"] < 1000:
         raise click.BadParameter("at least a second.", param_hint="'--session-timeout'")
 
@@ -90,7 +97,10 @@ def worker_command(app_path: str, store: str | None, reload: bool, **given: Any)
     finish_logging()
     _settle_store(app, store)
     grace = (RELOAD_GRACE if reload else GRACE) if given["grace"] is None else given["grace"]
-    code = _supervise(app, _settings(app, app_path, choice, grace, given), reload)
+    settings = _settings(app, app_path, choice, grace, given)
+    code = (
+        _supervise_and_count(app, settings, given["metrics"]) if given["metrics"] else _supervise(app, settings, reload)
+    )
     app.close()
     click.get_current_context().exit(code)
 
@@ -138,6 +148,24 @@ def _supervise(app: Headrace, settings: Settings, reload: bool) -> int:
     from headrace.worker.supervisor import Supervisor
 
     return Supervisor(app, settings).run()
+
+
+def _supervise_and_count(app: Headrace, settings: Settings, address: str) -> int:
+    from headrace.metrics import routes
+    from headrace.metrics.server import MetricsServer, bind
+    from headrace.worker.meter import Board
+    from headrace.worker.supervisor import Supervisor
+
+    board = Board()
+    supervisor = Supervisor(app, settings, board)
+    server = MetricsServer(bind(address), routes.of_worker(app, supervisor, board))
+    _announce(app, settings)
+    log.info("metrics at %s/metrics, probes at /healthz and /readyz", server.where)
+    server.start()
+    try:
+        return supervisor.run()
+    finally:
+        server.close()
 
 
 def _settle_store(app: Headrace, store: str | None) -> None:

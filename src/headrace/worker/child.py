@@ -12,6 +12,7 @@ from headrace.values.clock import SystemClock
 from headrace.worker.custody import Custody
 from headrace.worker.ledger import Ledger
 from headrace.worker.lifeline import Lifeline
+from headrace.worker.meter import Meter
 from headrace.worker.session import MARGIN
 
 
@@ -33,6 +34,8 @@ class Child:
     ledger: Ledger
     custody: Custody
     lifeline: Lifeline
+    meter: Meter | None = None
+    """What it counts, if somebody asked for that."""
     born: float = field(default_factory=time.monotonic)
     renewed: int = field(default_factory=SystemClock().steady)
     stopping: bool = False

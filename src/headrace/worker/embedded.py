@@ -204,6 +204,7 @@ class Worker:
                 timeout=timeout,
                 app_path=path_of(self.app),
                 max_jobs=self._max_jobs,
+                meter=None if self.app.board is None else self.app.board.begin(),
             )
         except BaseException:
             guard.close()
@@ -250,6 +251,8 @@ def _close(pump: Pump, keeper: Keeper, guard: Guard) -> None:
         store.run(store.close_session(pump.session.id))
     except StoreError as error:
         log.warning("%s", error, extra={"event": "session_not_closed"})
+    if pump.meter is not None and pump.app.board is not None:
+        pump.app.board.retire(pump.meter)
     guard.close()
 
 

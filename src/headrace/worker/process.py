@@ -23,6 +23,7 @@ from headrace.worker.custody import Custody
 from headrace.worker.ledger import Ledger
 from headrace.worker.lifeline import Follower
 from headrace.worker.logs import LogChoice, finish_logging, prepare_logging
+from headrace.worker.meter import Meter
 from headrace.worker.pump import Pump
 from headrace.worker.reconcile import reconcile
 from headrace.worker.zygote import die_with_parent
@@ -77,6 +78,8 @@ class ProcessConfig(Struct, frozen=True, kw_only=True):
     """Descriptor of the shared memory that says what is held."""
     custody: tuple[int, ...]
     """Descriptors of the shared memory that says by what it can be given back; none where the store knows."""
+    meter: int | None
+    """Descriptor of the shared memory for what is counted; None: nothing is."""
     lifeline: int
     """Descriptor of a pipe that says that the process is cut off, or by its end that the supervisor is."""
 
@@ -172,6 +175,7 @@ def _make_pump(config: ProcessConfig, app: Headrace, ledger: Ledger) -> Pump:
                 max_jobs=settings.max_jobs,
                 max_memory=settings.max_memory,
                 ledger=ledger,
+                meter=None if config.meter is None else Meter(config.meter),
             )
         except StoreUnavailable as error:
             pause = doubled(0.05, attempt, most=2.0)

@@ -28,6 +28,7 @@ from headrace.worker.executors.loop import LoopExecutor
 from headrace.worker.executors.threads import ThreadExecutor
 from headrace.worker.leases import Leases
 from headrace.worker.ledger import Ledger
+from headrace.worker.meter import Meter
 from headrace.worker.renewals import NEWS_SECONDS, Renewals
 from headrace.worker.reports import Reports
 from headrace.worker.resources import Resources
@@ -62,11 +63,13 @@ class Pump:
         max_jobs: int | None = None,
         max_memory: int | None = None,
         ledger: Ledger | None = None,
+        meter: Meter | None = None,
         clock: Clock | None = None,
     ) -> None:
         store, steady = app.store, (clock or SystemClock()).steady
         self.app = app
         self._burst = burst
+        self.meter = meter
         asking = Asking(queues, round_robin=round_robin)
         self.session = Session(store, session, timeout, asking, ledger, steady)
         if burst:
@@ -246,6 +249,8 @@ class Pump:
         leases = self.leases
         self.session.unanswered = None
         settled = leases.settled(outcomes, reply.verdicts)
+        if self.meter is not None:
+            self.meter.exchanged(outcomes, reply, self.session.steady())
         if reply.leases:
             if reply.ends is not None:
                 self._renewals.handed_out(reply.ends - reply.now)

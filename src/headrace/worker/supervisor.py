@@ -35,6 +35,7 @@ from headrace.worker.custody import Custody
 from headrace.worker.identity import introduce, is_dead, resident_memory
 from headrace.worker.ledger import Ledger
 from headrace.worker.lifeline import Lifeline
+from headrace.worker.meter import OTHER, Board, Meter, Pool
 from headrace.worker.notify import VARIABLES, Notifier
 from headrace.worker.process import AT_ONCE, CONFIG_VARIABLE, EXIT_BAD_APP, EXIT_OK, ProcessConfig, Settings
 from headrace.worker.session import MARGIN, RENEW_AGAIN, TELL_WITHIN, renew_within
@@ -86,8 +87,10 @@ class Signals:
 class Supervisor:
     """Keeps a number of worker processes going until a signal says stop."""
 
-    def __init__(self, app: Headrace, settings: Settings) -> None:
+    def __init__(self, app: Headrace, settings: Settings, board: Board | None = None) -> None:
+        """`board`: where to add up what the processes count. None: they count nothing."""
         self._app = app
+        self._board = board
         self._settings = settings
         self._store = app.store
         self._clock = SystemClock()
@@ -98,6 +101,9 @@ class Supervisor:
         self._to_start = settings.processes
         self._start_at = 0.0
         self._births = 0
+        self._deaths = 0
+        self._beat = time.monotonic()
+        """When the loop last went round."""
         self._ever_ran = False
         self._short_lives = 0
         self._renew_at = 0.0
@@ -116,6 +122,7 @@ class Supervisor:
         threading.Thread(target=self._end_the_cut_off, name="headrace-watch", daemon=True).start()
         try:
             while self._children or self._to_start:
+                self._beat = time.monotonic()
                 self._obey_signals()
                 self._obey_operators()
                 self._start_processes()
@@ -227,17 +234,22 @@ class Supervisor:
         guard = self._store.guard(info.id)
         ledger, lifeline = Ledger.shared(), Lifeline()
         custody = Custody.shared() if isinstance(self._store, Custodian) else Custody(())
+        meter = None if self._board is None else Meter.shared()
         try:
-            process = self._spawn(info, timeout, ledger, custody, lifeline, guard)
+            process = self._spawn(info, timeout, ledger, custody, lifeline, guard, meter)
         except BaseException:
             ledger.close()
+            if meter is not None:
+                meter.close()
             custody.close()
             lifeline.close()
             raise
         finally:
             lifeline.handed_over()
             guard.close()  # from here on the process alone holds it
-        self._children[process.pid] = Child(process, info, timeout, ledger, custody, lifeline)
+        self._children[process.pid] = Child(process, info, timeout, ledger, custody, lifeline, meter)
+        if self._board is not None and meter is not None:
+            self._board.add(meter)
         self._renew_at = min(self._renew_at, time.monotonic() + timeout / 3000)
         crashpoints.passing("session.started")
         log.info(
@@ -250,21 +262,30 @@ class Supervisor:
             self._store.run(self._store.open(replace(info, process=process.pid)))
 
     def _spawn(
-        self, info: SessionInfo, timeout: int, ledger: Ledger, custody: Custody, lifeline: Lifeline, guard: Guard
+        self,
+        info: SessionInfo,
+        timeout: int,
+        ledger: Ledger,
+        custody: Custody,
+        lifeline: Lifeline,
+        guard: Guard,
+        meter: Meter | None,
     ) -> subprocess.Popen[bytes]:
+        metered = () if meter is None else (meter.descriptor,)
         config = ProcessConfig(
             settings=self._settings,
             session=info.id,
             timeout=timeout,
             ledger=ledger.descriptor,
             custody=custody.descriptors,
+            meter=None if meter is None else meter.descriptor,
             lifeline=lifeline.descriptor,
         )
         self._store.run(self._store.open(info))
         crashpoints.passing("session.opened")
         return subprocess.Popen(
             [sys.executable, "-c", ENTRY],
-            pass_fds=(*guard.descriptors, ledger.descriptor, *custody.descriptors, lifeline.descriptor),
+            pass_fds=(*guard.descriptors, ledger.descriptor, *custody.descriptors, *metered, lifeline.descriptor),
             stdin=subprocess.DEVNULL,
             # Not as an argument, which anyone on the machine could read: a store's URL may have a password in it.
             env={
@@ -300,6 +321,8 @@ class Supervisor:
         blameless = in_good_order or child.stopping or child.cut_off
         crashed = [] if blameless else [entry.ref for entry in started]
         self._inherit(child)
+        self._deaths += not (in_good_order or child.stopping)
+        self._retire_meter(child)
         held = self._close_session(child.info.id, crashed)
         self._ever_ran = self._ever_ran or any(other.ledger.last_beat for other in (child, *self._children.values()))
         born_too_large = child.ledger.born_too_large
@@ -326,6 +349,11 @@ class Supervisor:
         self._short_lives = self._short_lives + 1 if short or born_too_large else 0
         if self._short_lives > 1:
             self._start_at = time.monotonic() + doubled(0.1, self._short_lives, most=10.0)
+
+    def _retire_meter(self, child: Child) -> None:
+        """What a dead process has counted goes on counting."""
+        if self._board is not None and child.meter is not None:
+            self._board.retire(child.meter)
 
     def _inherit(self, child: Child) -> None:
         """What a dead process held is its supervisor's to give back, where only the process knew of it."""
@@ -362,10 +390,13 @@ class Supervisor:
         try:
             found = self._store.run(self._store.get(given_back))
         except (StoreError, Unsupported):
-            return
+            found = []
         charged = [job for job in found if job is not None and job.crashes]
         if len(charged) > number:  # jobs that crashed earlier are among them: which ones is not known here
-            return
+            charged = []
+        if self._board is not None:
+            for queue, task in [(job.queue, job.task) for job in charged] or [(OTHER, OTHER)] * number:
+                self._board.crashed(queue, task)
         for job in charged:
             extra = {"job_id": job.id, "task": job.task, "attempt": job.attempts + 1, "queue": job.queue}
             log.error(
@@ -471,6 +502,21 @@ class Supervisor:
                     elif due is Measure.END:
                         _signal(child, signal.SIGKILL)
 
+    def pool(self) -> Pool:
+        """The worker processes as they are now. Any thread may ask."""
+        with self._reaping:  # the ledger of a child that is buried can't be read
+            family = self._family()
+            return Pool(
+                wanted=self._settings.processes,
+                up=sum(bool(child.ledger.last_beat) and not child.stopping for child in family),
+                slots=self._settings.slots * len(family),
+                running=sum(len(child.ledger.entries()) for child in family),
+                memory=sum(resident_memory(child.process.pid) for child in family),
+                starts=self._births,
+                deaths=self._deaths,
+                silence=time.monotonic() - self._beat,
+            )
+
     # -- the end --
 
     def _enforce_the_end(self) -> None:
@@ -481,9 +527,11 @@ class Supervisor:
         self._signal_all(signal.SIGKILL)
         while self._children:
             pid, status = os.waitpid(-1, 0)
-            child = self._children.pop(pid, None)
+            with self._reaping:
+                child = self._children.pop(pid, None)
             if child is not None:
                 self._inherit(child)
+                self._retire_meter(child)
                 self._close_session(child.info.id, [])
                 child.close()
                 child.process.returncode = os.waitstatus_to_exitcode(status)
