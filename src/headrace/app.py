@@ -99,6 +99,8 @@ class Headrace(StoreHolder, Hooks):
         self.declared: dict[str, Definition] = {}
         """Schedules that are declared in code, by name."""
         self.codecs = Codecs()
+        self.more_queues: set[str] = set()
+        """Queues (or GLOBs) that workers listen to by default, though no task goes there unless a call says so."""
         self.payload_limit = check_count("payload_limit", payload_limit, 1)
         self.board: Board | None = None
         """Where workers inside this program count what they do; None: they don't (`headrace.metrics.collector`)."""

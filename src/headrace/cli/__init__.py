@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import click
@@ -158,11 +159,14 @@ def cli() -> None:
     """
 
 
-def main() -> NoReturn:
-    """Run the command line, and end the process with its exit code."""
+def main(arguments: Sequence[str] | None = None, name: str = "headrace") -> NoReturn:
+    """Run the command line, and end the process with its exit code.
+
+    `arguments`: those of the process if not given. `name`: what help and usage errors call the program.
+    """
     try:
         # Click alone would turn a closed pipe and Ctrl-C into its own exit codes and words.
-        code = cli.main(prog_name="headrace", standalone_mode=False)
+        code = cli.main(None if arguments is None else list(arguments), prog_name=name, standalone_mode=False)
         sys.stdout.flush()
     except click.exceptions.Exit as error:
         code = error.exit_code

@@ -35,9 +35,10 @@ PAUSE = 0.5
 
 
 def default_queues(app: Headrace) -> tuple[str, ...]:
-    """All queues that the app's tasks and its declared schedules go to, and `default`."""
+    """All queues that the app's tasks and its declared schedules go to, those that it names itself, and `default`."""
     of_schedules = {definition.queue for definition in app.declared.values()}
-    return tuple(sorted({"default", *of_schedules, *(task.options.queue for task in app.tasks.values())}))
+    of_tasks = {task.options.queue for task in app.tasks.values()}
+    return tuple(sorted({"default", *of_schedules, *of_tasks, *app.more_queues}))
 
 
 def default_slots(app: Headrace) -> int:

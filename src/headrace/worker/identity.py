@@ -12,6 +12,14 @@ from pathlib import Path
 from headrace.records import SessionInfo
 from headrace.values.ids import new_id
 
+WORKER_VARIABLE = "HEADRACE_WORKER"
+"""Name of the worker that a process belongs to, as its supervisor has introduced it to the store."""
+
+
+def worker_name() -> str:
+    """Name of the worker that runs jobs in this process: that of its session."""
+    return os.environ.get(WORKER_VARIABLE) or f"{platform.node()}-{os.getpid()}"
+
 
 @cache
 def host_identity() -> str:

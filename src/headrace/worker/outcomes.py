@@ -157,6 +157,23 @@ def _conclude(run: Run, error: BaseException) -> Outcome:
     return _retry(run, error)
 
 
+def ends_job(run: Run, error: BaseException) -> bool:
+    """Whether a job comes to its end with a run that ends with this exception: `conclude`, without doing anything."""
+    reason, options = run.stop_reason, run.task.options
+    if reason in (STOPPING, LOST):
+        return False
+    if reason in (TIMED_OUT, SILENT):
+        error = Timeout(reason)
+    elif reason == CANCELLED:
+        return True
+    if isinstance(error, Signal) and not isinstance(error, Cancelled | Retry):
+        return not isinstance(error, Snooze | MoveTo | WaitFor)
+    if isinstance(error, Retry):
+        return _refusal(run, error) is not None
+    is_final = isinstance(error, options.fail_on) or not isinstance(error, options.retry_on)
+    return is_final or _refusal(run, error) is not None
+
+
 def _limit_in_words(run: Run) -> str:
     option, limit = "timeout", run.time_limit
     if run.stop_reason == SILENT:

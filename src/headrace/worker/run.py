@@ -284,10 +284,14 @@ def _ended(run: Run, outcome: Outcome, steady: Callable[[], int]) -> Outcome:
     return outcome
 
 
+STEPS = {__file__}
+"""Files whose frames a traceback does not show: what calls tasks is the same for all of them."""
+
+
 def _leave_out_steps(error: BaseException) -> None:
     """A traceback begins with the task's function: what called it is the same for all, and each frame costs time."""
     trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None and trace.tb_frame.f_code.co_filename == __file__:
+    while trace is not None and trace.tb_next is not None and trace.tb_frame.f_code.co_filename in STEPS:
         trace = trace.tb_next
     error.__traceback__ = trace
 

@@ -32,7 +32,7 @@ from headrace.values.clock import SystemClock
 from headrace.values.durations import doubled
 from headrace.worker.child import Child, Measure
 from headrace.worker.custody import Custody
-from headrace.worker.identity import introduce, is_dead, resident_memory
+from headrace.worker.identity import WORKER_VARIABLE, introduce, is_dead, resident_memory
 from headrace.worker.ledger import Ledger
 from headrace.worker.lifeline import Lifeline
 from headrace.worker.meter import OTHER, Board, Meter, Pool
@@ -291,6 +291,7 @@ class Supervisor:
             env={
                 **{name: value for name, value in os.environ.items() if name not in VARIABLES},
                 CONFIG_VARIABLE: msgspec.json.encode(config).decode(),
+                WORKER_VARIABLE: info.name,
             },
             process_group=0,  # Ctrl-C in a terminal is for the supervisor alone, from the first moment on
         )
