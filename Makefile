@@ -14,7 +14,7 @@ BEGAN := $(shell date +%s)
 # Ends a recipe's last command: prints how long `make` took, whether it failed or not.
 print-time = ; code=$$?; echo "make $@ took $$(($$(date +%s) - $(BEGAN))) s"; exit $$code
 
-.PHONY: help demo test quick check matrix matrix-postgres soak bench bench-peers clean
+.PHONY: help demo test quick check django-sources matrix matrix-postgres soak bench bench-peers clean
 
 help:  ## Show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -50,6 +50,11 @@ matrix: $(VENV)/.ready  ## The tests on each CPython that is installed, then mat
 
 matrix-postgres: $(VENV)/.ready  ## The tests of PostgreSQL on each version that is installed, and a table
 	@PYTHONPATH=tests $(BIN)/python -m matrix postgres --tests "$(TESTS)" --jobs $(JOBS) $(print-time)
+
+django-sources: $(VENV)/.ready  ## Django's source distribution (Django 6): the suite then runs its tests of tasks, too
+	@version=$$($(BIN)/python -c 'import django; print(django.__version__)'); folder=$(VENV)/django-sources; \
+	$(BIN)/python -m pip download --quiet --disable-pip-version-check --no-binary :all: --no-deps --dest $$folder django==$$version \
+	&& tar -xzf $$folder/*$$version.tar.gz -C $$folder
 
 soak: $(VENV)/.ready  ## The tests at many times the volume: takes hours
 	HEADRACE_VOLUME=20 $(BIN)/python -m pytest -n $(JOBS)

@@ -16,5 +16,5 @@ def test_the_core_is_all_but_dialects_and_the_command_line() -> None:
         for place in (ROOT / "src/headrace").iterdir()
         if place.suffix == ".py" or (place / "__init__.py").exists()
     }
-    apart = {"headrace.__init__", "headrace.__main__", "headrace.cli", "headrace.dialects"}
+    apart = {"headrace.__init__", "headrace.__main__", "headrace.cli", "headrace.dialects", "headrace.django"}
     assert set(core["source_modules"]) == found - apart
