@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from headrace.job import Job
     from headrace.records import State
     from headrace.retry import Backoff
+    from headrace.shared import SharedTask, shared_task
     from headrace.signals import Cancelled, Fail, MoveTo, Retry, Snooze, WaitFor
     from headrace.task import Call, Task
     from headrace.values.codec import inject
@@ -85,6 +86,7 @@ __all__ = [
     "ScheduleNotFound",
     "SchemaTooNew",
     "SchemaTooOld",
+    "SharedTask",
     "Snooze",
     "State",
     "StillNeeded",
@@ -106,6 +108,7 @@ __all__ = [
     "current",
     "flow",
     "inject",
+    "shared_task",
 ]
 
 _PLACES = {
@@ -120,12 +123,14 @@ _PLACES = {
     "Job": "job",
     "MoveTo": "signals",
     "Retry": "signals",
+    "SharedTask": "shared",
     "Snooze": "signals",
     "State": "records",
     "Task": "task",
     "WaitFor": "signals",
     "current": "worker.context",
     "inject": "values.codec",
+    "shared_task": "shared",
 }
 """Where a name lives that is imported when it is first used: `headrace --help` and programs that only catch errors need
 none of them.

@@ -14,6 +14,7 @@ from headrace.errors import ArgumentsError, ConfigurationError
 from headrace.events import AsyncEvents, EventQuery, Events, filter_of
 from headrace.holder import StoreHolder
 from headrace.hooks import Hooks
+from headrace.including import Including
 from headrace.job import Job
 from headrace.options import task_options
 from headrace.retry import Backoff
@@ -49,7 +50,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 
-class Headrace(StoreHolder, Hooks):
+class Headrace(StoreHolder, Hooks, Including):
     """Tasks, and the store that their jobs go to.
 
     `url`: where the jobs live; `$HEADRACE_STORE` if not given, else a file beside you. Opened when first used.
@@ -89,13 +90,13 @@ class Headrace(StoreHolder, Hooks):
     ) -> None:
         StoreHolder.__init__(self, url, clock, pool)
         Hooks.__init__(self)
+        Including.__init__(self)
         try:
             self.zone = ZoneInfo(tz)
         except (ZoneInfoNotFoundError, ValueError, TypeError) as error:
             raise ConfigurationError(f"tz={tz!r} is not a time zone. Write for example tz='Europe/Zurich'.") from error
         self.name = None if name is None else check_name("app", name)
         self.version = None if version is None else check_version(version)
-        self.tasks: dict[str, Task[Any, Any]] = {}
         self.declared: dict[str, Definition] = {}
         """Schedules that are declared in code, by name."""
         self.codecs = Codecs()
@@ -157,21 +158,30 @@ class Headrace(StoreHolder, Hooks):
         """
 
         def decorate(function: Callable[..., Any]) -> Task[Any, Any]:
-            function = task_function(function, name)
-            kind = AsyncTask if inspect.iscoroutinefunction(function) else Task
-            made: Task[Any, Any] = kind(self, function, name, task_options(options, self._retries, self._backoff))
-            if made.name in self.tasks:
-                raise ConfigurationError(f"There is a task {made.name!r} already: give this one another name=.")
-            missing = set(made.arguments.injected.values()) - set(self.providers)
-            if missing:
-                raise ConfigurationError(
-                    f"Task {made.name} asks for {min(missing)!r}, which nothing provides. "
-                    f"Write @app.provide({min(missing)!r}) above it."
-                )
-            self.tasks[made.name] = made
-            return made
+            made = self._made(task_function(function, name), name, options)
+            self._require_providers(made)
+            return self._add(made)
 
         return decorate if function is None else decorate(function)
+
+    def _made(self, function: Callable[..., Any], name: str | None, options: Mapping[str, Any]) -> Task[Any, Any]:
+        """A task of this app, whether it is declared with it or shared."""
+        kind = AsyncTask if inspect.iscoroutinefunction(function) else Task
+        return kind(self, function, name, task_options(options, self._retries, self._backoff))
+
+    def _require_providers(self, task: Task[Any, Any]) -> None:
+        missing = set(task.arguments.injected.values()) - set(self.providers)
+        if missing:
+            raise ConfigurationError(
+                f"Task {task.name} asks for {min(missing)!r}, which nothing provides. "
+                f"Write @app.provide({min(missing)!r}) above it."
+            )
+
+    def _add(self, task: Task[Any, Any]) -> Task[Any, Any]:
+        if task.name in self.known_tasks:
+            raise ConfigurationError(f"There is a task {task.name!r} already: give this one another name=.")
+        self.known_tasks[task.name] = task
+        return task
 
     def codec(self, kind: type[T], encode: Callable[[T], Any], decode: Callable[[Any], T]) -> None:
         """Carry values of a type of yours, as arguments, results and data. Call it above the tasks that use the type.

@@ -25,6 +25,7 @@ from headrace import enqueueing
 from headrace.errors import ArgumentsError, ConfigurationError
 from headrace.job import Job
 from headrace.options import Policy, check_policy
+from headrace.shared import SharedTask
 from headrace.store.contract import Facet
 from headrace.task import Call, Task
 
@@ -102,7 +103,7 @@ def _checked(taker: str, calls: tuple[Call[Any], ...]) -> tuple[Call[Any], ...]:
 
 
 def _described(other: object) -> str:
-    hint = f": write {other.__name__}.call(...)" if isinstance(other, Task) else ""
+    hint = f": write {other.__name__}.call(...)" if isinstance(other, Task | SharedTask) else ""
     return f"{type(other).__name__}{hint}"
 
 

@@ -90,6 +90,11 @@ class StoreHolder:
         store_before, self.clock = self._stand_ins[-1] if self._stand_ins else self._own
         self._place(store_before)
 
+    @property
+    def is_in_testing(self) -> bool:
+        """Whether `testing()` has put another store in place."""
+        return bool(self._stand_ins)
+
     def _introduced(self, store: Store) -> Store:
         """A dialect may need to know the tasks: how they are named on its wire, in which order they take arguments."""
         serve = getattr(store, "serve", None)

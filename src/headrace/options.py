@@ -494,10 +494,10 @@ class TaskOptions(Struct, frozen=True, kw_only=True):
     """Of lane, limit, rate, weight and sequence those that it sets."""
 
 
-def task_options(given: Mapping[str, Any], retries: int, backoff: Backoff) -> TaskOptions:
+def task_options(given: Mapping[str, Any], retries: int, backoff: Backoff, decorator: str = "@app.task") -> TaskOptions:
     """The options of a task, checked; `retries` and `backoff` are those of its app."""
     said = {name: value for name, value in given.items() if name not in OF_TASK or not (value is None or value is ...)}
-    fields = check_options("@app.task", said, OF_TASK)
+    fields = check_options(decorator, said, OF_TASK)
     lane = {name: fields.pop(name) for name in _OF_LANES if name in fields}
     lane_of(lane)
     if fields.get("scratch") and not fields.get("isolate"):

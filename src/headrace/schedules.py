@@ -19,6 +19,7 @@ from headrace.records import Definition, ScheduleRecord, spec_of
 from headrace.schedule import ScheduleError
 from headrace.schedule.next_runs import first_tick, first_tick_again, tick_after
 from headrace.schedule.rules import anchored, opened, rule_of
+from headrace.shared import SharedTask
 from headrace.store import Store
 from headrace.store.courses import Course, arun_course, run_course
 from headrace.store.facets import ScheduleLook, Schedules, facet
@@ -74,7 +75,7 @@ class ScheduleEdits(ScheduleOptions, ScheduledJobEdits, total=False):
     every: str
     cron: str
     repeat: str
-    task: Task[..., Any] | str
+    task: Task[..., Any] | SharedTask[..., Any] | str
     """Another task, or its name. Its arguments must fit, those that were there or those given here."""
     args: Sequence[Any]
     """Arguments by position; with `kwargs`, they replace all that were there."""
@@ -463,7 +464,9 @@ def _what_runs(app: Headrace, definition: Definition, changes: ScheduleEdits) ->
     return {"task": name}
 
 
-def _name_of(app: Headrace, task: Task[..., Any] | str) -> str:
+def _name_of(app: Headrace, task: Task[..., Any] | SharedTask[..., Any] | str) -> str:
+    if isinstance(task, SharedTask):
+        return task.of(app).name
     if isinstance(task, Task):
         if app.tasks.get(task.name) is not task:
             raise ConfigurationError(f"{task.name} is a task of another app: name one of this app.")

@@ -5,9 +5,10 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from hashlib import blake2b
+from inspect import Parameter
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, Unpack, overload
@@ -88,7 +89,8 @@ class Using(Generic[P, R_co]):
         """The names of the options that were given."""
         self.fields = _call_fields(task.options, values)
         """The fields of `NewJob` that differ from the default, but for those that depend on the arguments."""
-        _check_places(self.fields.get("lane"), task)
+        if "lane" in self.fields:
+            check_places(self.fields["lane"], task.name, task.arguments.parameters)
         self._unique = _unique_fields(values)
         self._id: str | None = values.get("id")
         needs = _needs(self.fields)
@@ -277,15 +279,13 @@ def _fill_in(lane: Lane, arguments: Callable[[], Mapping[str, Any]]) -> Lane:
     return replace(lane, key=check_name("lane", _PARAMETER.sub(lambda match: str(values[match[1]]), lane.key)))
 
 
-def _check_places(lane: Lane | None, task: Task[..., Any]) -> None:
+def check_places(lane: Lane, task: str, parameters: Iterable[Parameter]) -> None:
     """Refuse the key of a lane that names what the task does not take."""
-    if lane is None:
-        return
-    names = {parameter.name for parameter in task.arguments.parameters}
+    names = {parameter.name for parameter in parameters}
     for name in _PARAMETER.findall(lane.key):
         if name not in names:
             raise ConfigurationError(
-                f"The key {lane.key!r} names {name!r}, which is not a parameter of the task {task.name}."
+                f"The key {lane.key!r} names {name!r}, which is not a parameter of the task {task}."
             )
 
 
@@ -304,7 +304,8 @@ class Task(Generic[P, R_co]):
         self.limited = options.timeout is not None or options.heartbeat is not None
         self.arguments = Arguments(self.name, function, app.codecs)
         self.results = Results(self.name, function, app.codecs, kept=options.keep_result)
-        _check_places(lane_of(options.lane), self)
+        if (lane := lane_of(options.lane)) is not None:
+            check_places(lane, self.name, self.arguments.parameters)
         self.__doc__ = function.__doc__
         self.__name__ = getattr(function, "__name__", self.name)
         self.__wrapped__ = function
@@ -375,8 +376,8 @@ class TaskDecorator(Protocol):
     def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
 
 
-def task_function(function: Any, name: str | None) -> Callable[..., Any]:
-    """The function that `@app.task` was put above, if a worker can find it again under its name and call it.
+def task_function(function: Any, name: str | None, decorator: str = "@app.task") -> Callable[..., Any]:
+    """The function that a decorator was put above, if a worker can find it again under its name and call it.
 
     >>> task_function(lambda: None, None)
     Traceback (most recent call last):
@@ -384,24 +385,26 @@ def task_function(function: Any, name: str | None) -> Callable[..., Any]:
     """
     if isinstance(function, staticmethod):
         function = function.__func__
+    elif hasattr(type(function), "enqueue"):
+        raise ConfigurationError(f"{function!r} is a task already: {decorator} takes a function.")
     elif inspect.isclass(function):
         raise ConfigurationError(
-            f"@app.task takes a function, and {function.__qualname__} is a class. Write a function that makes one."
+            f"{decorator} takes a function, and {function.__qualname__} is a class. Write a function that makes one."
         )
     elif inspect.ismethod(function) or isinstance(function, classmethod) or _in_class_body(function):
         raise ConfigurationError(
-            f"@app.task takes a function, and {function.__qualname__} is a method: a worker has no object to call it "
-            "on. Write a function outside of the class, or put @app.task above @staticmethod."
+            f"{decorator} takes a function, and {function.__qualname__} is a method: a worker has no object to call it "
+            f"on. Write a function outside of the class, or put {decorator} above @staticmethod."
         )
     if not callable(function):
-        raise ConfigurationError(f"@app.task takes a function, not {function!r}.")
+        raise ConfigurationError(f"{decorator} takes a function, not {function!r}.")
     if is_generator(function):
         raise ConfigurationError(
             f"{function!r} is a generator function: a job would end before its first line. "
             "Return a list, or enqueue a job for each item."
         )
     if name is None and getattr(function, "__name__", "") == "<lambda>":
-        raise ConfigurationError("A lambda has no name for workers to find it by: pass @app.task(name=...).")
+        raise ConfigurationError(f"A lambda has no name for workers to find it by: pass {decorator}(name=...).")
     return function  # type: ignore[no-any-return]
 
 
@@ -412,16 +415,23 @@ def _in_class_body(function: object) -> bool:
 
 def task_name(function: Callable[..., Any]) -> str:
     """`module:function`. A script's tasks get the name under which a worker will import it."""
-    module = getattr(function, "__module__", None) or "__main__"
-    if module == "__main__":
-        main = sys.modules["__main__"]
-        spec = getattr(main, "__spec__", None)
-        path = getattr(main, "__file__", None)
-        if spec is not None:
-            module = spec.name.removesuffix(".__main__")
-        elif path is not None:
-            module = Path(path).stem
     qualified = getattr(function, "__qualname__", None)
     if qualified is None:
         raise ConfigurationError(f"{function!r} has no name: pass @app.task(name=...).")
-    return f"{module}:{qualified.rpartition('<locals>.')[2]}"
+    return f"{module_of(function)}:{qualified.rpartition('<locals>.')[2]}"
+
+
+def module_of(function: Callable[..., Any]) -> str:
+    """The module of a function, by the name under which a worker will import it."""
+    module = getattr(function, "__module__", None) or "__main__"
+    return main_module() if module == "__main__" else module
+
+
+def main_module() -> str:
+    """The name under which the program that runs here is imported by others, if it can be."""
+    main = sys.modules["__main__"]
+    spec = getattr(main, "__spec__", None)
+    path = getattr(main, "__file__", None)
+    if spec is not None:
+        return str(spec.name).removesuffix(".__main__")
+    return "__main__" if path is None else Path(path).stem

@@ -24,13 +24,14 @@ from headrace.worker.embedded import Worker
 
 WITHOUT_IO: dict[type, set[str]] = {
     Headrace: {
-        "job", "lifespan", "middleware", "on_failure", "on_start", "on_stop", "provide", "queue", "require",
-        "require_option", "schedule", "settings",
-        "stand_down", "stand_in", "task", "testing", "transaction", "use_store", "worker",
+        "carries_headers", "codec", "include", "is_in_testing",
+        "job", "lifespan", "load_included", "middleware", "on_enqueue", "on_failure", "on_start", "on_stop",
+        "provide", "queue", "require", "require_option", "schedule", "settings",
+        "stand_down", "stand_in", "task", "tasks", "testing", "transaction", "use_store", "worker",
     },
     Task: {"call", "cron", "every", "repeat", "using"},
     AsyncTask: {"call", "cron", "every", "repeat", "using"},
-    Using: {"call", "cron", "every", "repeat"},
+    Using: {"call", "cron", "every", "repeat", "scheduled"},
     Queue: {"lane", "limiting", "pausing", "resuming", "stopping"},
     QueueLane: {"clearing", "limiting", "rating"},
     BoundSchedule: {"definition", "name_for", "timeless"},

@@ -33,6 +33,7 @@ from headrace.options import (
 )
 from headrace.records import Definition, Lease, Spec
 from headrace.schedules import ScheduleEdits
+from headrace.shared import SharedTask, shared_task
 from headrace.store.facets import Edit
 from headrace.store.selecting import JobQuery, query_of
 from headrace.task import Task
@@ -68,6 +69,14 @@ def test_the_decorator_is_written_out_as_declared() -> None:
         default = parameters[name].default
         if default is not ...:  # (of which the declaration alone says what it is)
             assert default == option.default, name
+
+
+def test_shared_tasks_take_what_is_declared() -> None:
+    ways = typing.get_overloads(shared_task)
+    (way,) = (way for way in ways if "options" in way.__annotations__)
+    assert way.__annotations__["options"] == f"Unpack[{DecoratorOptions.__name__}]"
+    for name in ("using", "call", "enqueue", "aenqueue", "every", "cron", "repeat"):
+        assert inspect.signature(getattr(SharedTask, name)) == inspect.signature(getattr(Task, name)), name
 
 
 def test_calls_take_what_is_declared() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Coroutine, Iterator
 from datetime import datetime, timedelta
 from typing import Any, assert_type
 
-from headrace import Call, Headrace, Job, WaitFor, current, flow
+from headrace import Call, Headrace, Job, WaitFor, current, flow, shared_task
 from headrace.dialects import qless
 from headrace.job import Progress
 from headrace.ops import act, look
@@ -28,6 +28,31 @@ async def send(to: str, *, subject: str = "hi") -> list[str]:
 
 @app.task(name="nothing")
 def nothing() -> None: ...
+
+
+@shared_task
+def subtract(a: int, b: int = 0) -> int:
+    return a - b
+
+
+@shared_task(queue="mail", retries=5, timeout="30s", lane="{sender}", fail_on=(ValueError, KeyError))
+async def receive(sender: str, *, limit: int = 5) -> list[str]:
+    return [sender] * limit
+
+
+async def a_shared_task_has_the_signature_of_its_function() -> None:
+    assert_type(subtract(1, b=2), int)
+    assert_type(await receive("ada"), list[str])
+    assert_type(subtract.enqueue(1, b=2), Job[int])
+    assert_type(await receive.aenqueue("ada", limit=1), Job[list[str]])
+    assert_type(subtract.using(queue="slow").call(1), Call[int])
+    assert_type(subtract.of(app).enqueue(1), Job[int])
+    assert_type(await receive.of(app)("ada"), list[str])
+    assert_type(subtract.every("every day at 4am").enqueue(1), StoredSchedule)
+    app.include("shop.mail", "shop.orders")
+    app.schedule("nightly", receive.every("every day at 4am"), "ada", limit=2)
+    with app.testing() as t:
+        assert_type(t.assert_enqueued(subtract, 1), Job[int])
 
 
 async def the_function_is_still_the_function() -> None:

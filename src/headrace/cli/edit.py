@@ -99,6 +99,6 @@ def _in_zone(named: Headrace, tz: str) -> Headrace:
     from headrace.app import Headrace
 
     app = Headrace(named.url, tz=tz)
-    app.tasks, app.payload_limit = named.tasks, named.payload_limit
+    app.known_tasks, app.payload_limit = named.tasks, named.payload_limit
     app.use_store(named.store)
     return app

@@ -82,7 +82,7 @@ class DialectStore:
 
     def serve(self, app: Headrace) -> None:
         """Learn the app's tasks, of which there may be more later."""
-        self.tasks = app.tasks
+        self.tasks = app.known_tasks
 
     def refuse(self, what: str) -> NoReturn:
         """Raise the sentence for an option or an operation."""

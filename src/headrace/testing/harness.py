@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 from headrace.errors import HeadraceError, JobFailed
 from headrace.job import Job
 from headrace.records import NO_TIME, Filter, Kind, Lease, Outcome, Take, Verdict
+from headrace.shared import SharedTask
 from headrace.store.contract import Reported
 from headrace.task import Task
 from headrace.testing.matching import call_text, expected_arguments, fits, what_is_there
@@ -82,6 +83,7 @@ class Testing:
     def __enter__(self) -> Testing:
         if self._store is not None:
             raise HeadraceError("This app.testing() is in use already: make another one.")
+        self.app.load_included()
         self._store = store = TestingStore(self.clock)
         self.app.stand_in(store, self.clock)
         self.app.failure_hooks.append(self._remember)
@@ -271,7 +273,7 @@ class Testing:
             if cursor is None:
                 return found[::-1]
 
-    def assert_enqueued(self, task: Task[..., R], /, *args: Any, **kwargs: Any) -> Job[R]:
+    def assert_enqueued(self, task: Task[..., R] | SharedTask[..., R], /, *args: Any, **kwargs: Any) -> Job[R]:
         """Fail unless a job of this task was enqueued with (at least) these arguments. Answers with the newest.
 
         It may have run meanwhile; `clear()` forgets what was before. Options are looked at on the job that is returned.
@@ -285,6 +287,7 @@ class Testing:
         ...     t.assert_enqueued(send, to="ada@example.org").queue
         'mail'
         """
+        task = self._own(task)
         expected = expected_arguments(task, args, kwargs)
         jobs = self.jobs
         for job in reversed(jobs):
@@ -292,12 +295,16 @@ class Testing:
                 return cast("Job[R]", job)
         raise AssertionError(f"{call_text(task.name, expected)} was not enqueued.\n{what_is_there(task, jobs)}")
 
-    def assert_not_enqueued(self, task: Task[..., Any], /, *args: Any, **kwargs: Any) -> None:
+    def assert_not_enqueued(self, task: Task[..., Any] | SharedTask[..., Any], /, *args: Any, **kwargs: Any) -> None:
         """Fail if a job of this task was enqueued with (at least) these arguments."""
+        task = self._own(task)
         expected = expected_arguments(task, args, kwargs)
         jobs = self.jobs
         if any(fits(task, job, expected) for job in jobs):
             raise AssertionError(f"{call_text(task.name, expected)} was enqueued.\n{what_is_there(task, jobs)}")
+
+    def _own(self, task: Task[P, R] | SharedTask[P, R]) -> Task[P, R]:
+        return task.of(self.app) if isinstance(task, SharedTask) else task
 
     def clear(self) -> None:
         """Forget all jobs."""

@@ -84,6 +84,7 @@ class Worker:
         if isinstance(queues, str):
             raise ConfigurationError(f"queues is a list of names: queues=[{queues!r}].")
         self.app = app
+        app.load_included()
         named = [check_name("queue", queue) for queue in queues or default_queues(app)]
         self.queues = tuple(map(as_test, named) if check_flag("test", test) else named)
         self.slots = check_count("slots", default_slots(app) if slots is None else slots, 1)
