@@ -48,7 +48,7 @@ PROGRAMS = {
     for number, block in enumerate(
         re.findall(r"^```python\n(.*?)^```", (ROOT / f"docs/{page}.md").read_text("utf-8"), re.MULTILINE | re.DOTALL)
     )
-    if re.search("^from headrace import", block, re.MULTILINE)
+    if re.search("^from headrace import", block, re.MULTILINE) and not block.startswith("# shop/")
 }
 
 

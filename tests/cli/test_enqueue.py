@@ -50,7 +50,7 @@ def test_arguments(written: list[str], meant: object, app: Headrace, run: Run) -
 
 def test_arguments_that_json_writes_as_text(app: Headrace, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """The shell has no dates and no bytes: what fits the annotation as JSON is what is meant."""
-    monkeypatch.setattr(app, "tasks", dict(app.tasks))
+    monkeypatch.setattr(app, "known_tasks", dict(app.tasks))
 
     @app.task(name="shop:remind")
     def remind(day: date, sizes: dict[int, Decimal], key: bytes = b"") -> None: ...
@@ -163,7 +163,7 @@ def test_unique(app: Headrace, run: Run) -> None:
         (["add", "1", "--run-after", "x", *APP], exits.USAGE, "run_after: 'x' could not be understood"),
         (["add", "1", "--priority", "99999999", *APP], exits.USAGE, "priority goes from -1,000,000 to 1,000,000"),
         (["add", "1", "--timeout", "1s", *APP], exits.USAGE, "--timeout says how long to wait: add --wait."),
-        (["add", "1"], exits.USAGE, "Which app? Say --app module:app, or set $HEADRACE_APP."),
+        (["add", "1"], exits.USAGE, "Which app? Say --app module:app, set $HEADRACE_APP, or name it in"),
         (["add", "1", "--app", "no_such:app"], exits.CONFIGURATION, "Cannot find a module named 'no_such'."),
         (["add", "1", "--require-worker", *APP], exits.NOT_DONE, "No live worker listens to queue 'default'"),
     ],

@@ -129,12 +129,6 @@ def test_a_worker_whose_user_lacks_a_right_ends(headrace: Shell) -> None:
     assert "Traceback" not in result.stderr
 
 
-def test_no_app(headrace: Shell) -> None:
-    result = headrace("worker")
-    assert result.returncode == exits.USAGE
-    assert "Missing argument 'APP'." in result.stderr
-
-
 def test_the_app_may_come_from_the_environment(app: Headrace, url: str, headrace: Shell) -> None:
     result = headrace("worker", "--burst", "--store", url, HEADRACE_APP="cli.shop:app")
     assert result.returncode == 0, result.stderr

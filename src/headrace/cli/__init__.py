@@ -149,9 +149,9 @@ CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 def cli() -> None:
     """A job queue for Python: run workers, look at jobs, act on them.
 
-    The store is the app's own where an app is given (as an argument, with --app or in $HEADRACE_APP), else
-    $HEADRACE_STORE, else sqlite:///headrace.db; --store goes before all of these. With --json every command speaks
-    to programs.
+    The store is the app's own where an app is given (as an argument or with --app, else in $HEADRACE_APP, else in
+    pyproject.toml), else $HEADRACE_STORE, else sqlite:///headrace.db; --store goes before all of these. With --json
+    every command speaks to programs.
 
     \b
     Example:

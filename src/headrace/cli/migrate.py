@@ -27,9 +27,9 @@ def migrate_command(asked: Asked, as_sql: bool) -> None:
       headrace migrate --sql --store 'postgresql://localhost/db?schema=shop' | psql db
     """
     from headrace.app import Headrace
-    from headrace.loading import load_app
 
-    url = load_app(asked.app_path).url if asked.app_path and not asked.store else Headrace(asked.store).url
+    named = None if asked.store else asked.named_app()
+    url = Headrace(asked.store).url if named is None else named.url
     if as_sql:
         click.echo(f"BEGIN;\n{schema_text(url)}\nCOMMIT;")
         return

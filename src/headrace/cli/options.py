@@ -77,7 +77,11 @@ only_store_option = click.option(
     "--store", metavar="URL", help="Where the jobs live; goes before the app's own and $HEADRACE_STORE."
 )
 app_option = click.option(
-    "--app", "app_path", metavar="MODULE:APP", envvar="HEADRACE_APP", help="The app, as module:app. [$HEADRACE_APP]"
+    "--app",
+    "app_path",
+    metavar="MODULE:APP",
+    envvar="HEADRACE_APP",
+    help="The app, as module:app. [$HEADRACE_APP, pyproject.toml]",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 arguments_option = click.option(
@@ -100,10 +104,9 @@ class Asked(NamedTuple):
         store was named, too: a mistake in it keeps no operator from looking.
         """
         from headrace.app import Headrace
-        from headrace.loading import load_app
         from headrace.store.urls import file_of
 
-        named = load_app(self.app_path) if self.app_path and (with_tasks or not self.store) else None
+        named = self.named_app(with_tasks=with_tasks) if with_tasks or not self.store else None
         bare = Headrace(self.store or (None if named is None else named.url))
         path = file_of(bare.url)
         if path is not None and not path.exists():
@@ -112,6 +115,13 @@ class Asked(NamedTuple):
                 "else. Say where with --store, $HEADRACE_STORE or --app."
             )
         return _at_store(named if with_tasks and named is not None else bare, bare.url, create=False)
+
+    def named_app(self, *, with_tasks: bool = False) -> Headrace | None:
+        """The app that was named, with its own store."""
+        from headrace.loading import load_app
+
+        path = path_of_app(self.app_path)
+        return None if path is None else load_app(path, with_tasks=with_tasks)
 
 
 def common_options(command: F) -> F:
@@ -223,10 +233,28 @@ def required_app(app_path: str | None, store: str | None) -> AbstractContextMana
     """The app of a command that cannot do without, at the store that was asked for."""
     from headrace.loading import load_app
 
-    if not app_path:
-        raise click.UsageError("Which app? Say --app module:app, or set $HEADRACE_APP.")
-    app = load_app(app_path)
+    app = load_app(required_path(app_path, "Say --app module:app"))
     return _at_store(app, store or app.url)
+
+
+def required_path(app_path: str | None, how: str) -> str:
+    """How to import the app of a command that cannot do without. `how`: what to write on its command line."""
+    path = path_of_app(app_path)
+    if path is None:
+        raise click.UsageError(
+            f"Which app? {how}, set $HEADRACE_APP, or name it in the pyproject.toml of your project:\n\n"
+            '[tool.headrace]\napp = "shop.tasks:app"'
+        )
+    return path
+
+
+def path_of_app(app_path: str | None) -> str | None:
+    """How to import the app: as the command line or $HEADRACE_APP says, else as pyproject.toml does."""
+    if app_path is not None:
+        return app_path
+    from headrace.project import app_of_project
+
+    return app_of_project()
 
 
 @contextmanager

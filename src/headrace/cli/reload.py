@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from headrace.cli import exits
 from headrace.errors import ConfigurationError
+from headrace.loading import ROOT_VARIABLE
 from headrace.worker.process import Settings
 from headrace.worker.supervisor import Supervisor
 
@@ -58,15 +59,20 @@ def _changed_at(file: Path) -> int:
 
 
 def own_files() -> set[Path]:
-    """The files of loaded modules below the current folder, installed packages left out."""
+    """The files of loaded modules below the folder of the project, installed packages left out."""
     return {file for module in tuple(sys.modules.values()) for file in _own(getattr(module, "__file__", None))}
 
 
 def _own(name: str | None) -> Iterator[Path]:
     if name and name.endswith(".py"):
         file = Path(name).resolve()
-        if file.is_relative_to(Path.cwd()) and "site-packages" not in file.parts:
+        if file.is_relative_to(_folder()) and "site-packages" not in file.parts:
             yield file
+
+
+def _folder() -> Path:
+    """The folder of the project."""
+    return Path(os.environ.get(ROOT_VARIABLE) or os.getcwd()).resolve()
 
 
 def files_of(error: BaseException | None) -> set[Path]:
@@ -110,7 +116,7 @@ def supervise_and_reload(app: Headrace, settings: Settings) -> int:
             watch.follow(own_files())
             file = watch.changed()
             if file is not None:
-                log.info("%s has changed: starting again", file.relative_to(Path.cwd()))
+                log.info("%s has changed: starting again", file.relative_to(_folder()))
                 reloading.set()
                 os.kill(os.getpid(), signal.SIGTERM)
                 return

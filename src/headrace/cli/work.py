@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli.options import DURATION, NAMES, SIZE, only_store_option
+from headrace.cli.options import DURATION, NAMES, SIZE, only_store_option, required_path
 from headrace.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ GRACE = 30_000
 
 
 @click.command("worker")
-@click.argument("app_path", metavar="APP", envvar="HEADRACE_APP")
+@click.argument("app_path", metavar="[APP]", envvar="HEADRACE_APP", required=False)
 @only_store_option
 @click.option(
     "--queues", "-q", type=NAMES, help="Listen to these, and empty them in this order.  [default: all, in turn]"
@@ -69,14 +69,18 @@ GRACE = 30_000
     default=None,
     help="A line for each job that is done. Default: if standard error is a terminal.",
 )
-def worker_command(app_path: str, store: str | None, reload: bool, **given: Any) -> None:
+def worker_command(app_path: str | None, store: str | None, reload: bool, **given: Any) -> None:
     """Run the jobs of an app until told to stop.
 
-    APP is module:app, or path/to/file.py:app. SIGTERM or Ctrl-C once: take no more jobs and let those that run finish;
-    twice: give them back at once. SIGHUP replaces the processes, SIGUSR1 prints what every thread is doing.
+    APP is module:app, module:make_app (a function without parameters that returns the app) or path/to/file.py:app;
+    without it, $HEADRACE_APP says it, else [tool.headrace] in pyproject.toml.
+
+    SIGTERM or Ctrl-C once: take no more jobs and let those that run finish; twice: give them back at once. SIGHUP
+    replaces the processes, SIGUSR1 prints what every thread is doing.
 
     \b
     Examples:
+      headrace worker
       headrace worker shop.tasks:app
       headrace worker shop.tasks:app --queues urgent,default --processes 4
       headrace worker shop.tasks:app --reload
@@ -93,6 +97,7 @@ def worker_command(app_path: str, store: str | None, reload: bool, **given: Any)
     log_jobs = sys.stderr.isatty() if given["log_jobs"] is None else given["log_jobs"]
     choice = LogChoice(given["log_level"].upper(), given["log_json"], log_jobs)
     prepare_logging(choice)
+    app_path = required_path(app_path, "Write headrace worker module:app")
     app = _load(app_path, reload)
     finish_logging()
     _settle_store(app, store)
@@ -195,4 +200,7 @@ def _announce(app: Headrace, settings: Settings) -> None:
     if names:
         log.info("tasks %s", shown)
     else:
-        log.warning("%s has no tasks: import the modules that define them where the app is defined", settings.app_path)
+        log.warning(
+            "%s has no tasks: name the modules that define them with app.include(...) where the app is defined",
+            settings.app_path,
+        )
