@@ -56,6 +56,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "untrack": ("tags", "Stop tracking jobs."),
     },
     "Check": {
+        "check": ("check", "Check that the code to be deployed can run the jobs that wait."),
         "settings": ("settings", "Show and change what all workers of the store go by."),
         "audit": ("audit", "Show what operators have done, the newest first."),
         "doctor": ("doctor", "Examine the store and say what is wrong."),

@@ -8,6 +8,7 @@
     why        why a job is not running
     stats      how long jobs waited and ran on a day
     settings   what all workers of a store share
+    check      whether an app's code can run what waits
     doctor     what is wrong, and whether a worker of this host is alive
     overview   all of a store at one moment, with rates; `follow` looks again when something happens
     selection  which jobs are meant: by filter, or by part of an id
