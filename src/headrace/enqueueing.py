@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from headrace import crashpoints, loading
-from headrace.errors import ArgumentsError, JobExists
+from headrace.errors import ArgumentsError, HeadraceError, JobExists
+from headrace.hooks import Enqueuing, announce
 from headrace.job import Job, state_after_put
-from headrace.options import with_headers
+from headrace.options import headers_of, with_headers
 from headrace.records import NewJob, Put
 from headrace.store.batches import counting, pieces
 from headrace.task import Call
 from headrace.transactions import arequire_known, connection_for, open_block, putting, require_known
+from headrace.values.codec import decode_value
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
@@ -66,6 +69,33 @@ def _twins(jobs: Sequence[NewJob]) -> ArgumentsError:
         if nonces.setdefault(job.id, job.nonce) != job.nonce:
             return ArgumentsError(f"Two calls of this batch have the id {job.id!r}. Give each job an id of its own.")
     return ArgumentsError("A call stands for one job: the same call is in this batch twice. Make one call per job.")
+
+
+# -- jobs of schedules, which are no calls ----------------------------------------------------------------
+
+
+def announced(app: Headrace, job: NewJob) -> NewJob:
+    """A job of a schedule, with what the app's hooks add to it. `Veto`: they refuse it."""
+    if not app.enqueue_hooks:
+        return job
+    args, kwargs = _arguments(app, job)
+    call = Enqueuing(job.task, job.queue, args, MappingProxyType(kwargs), headers_of(job.options), job.schedule)
+    headers = announce(app.enqueue_hooks, call)
+    return job if headers is None else with_headers(job, headers)
+
+
+def _arguments(app: Headrace, job: NewJob) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of a schedule's job: with their types if the task is this app's, else plain values by name.
+
+    What can't be read is left out: the run will say so.
+    """
+    try:
+        if job.task in app.tasks:
+            return app.tasks[job.task].arguments.decode(job.body)
+        plain = decode_value(job.body)
+    except HeadraceError:
+        plain = None
+    return (), plain if isinstance(plain, dict) else {}
 
 
 # -- in a thread -----------------------------------------------------------------------------------------

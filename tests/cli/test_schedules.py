@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from headrace import Headrace
+from headrace import Enqueuing, Headrace, Veto
 from headrace.cli import exits
+from headrace.ops import schedules
 from headrace.worker.reconcile import reconcile
 
 from . import shop
@@ -112,6 +113,19 @@ def test_run_puts_a_job_and_leaves_the_schedule_as_it_is(app: Headrace, two: Non
     assert app.schedules("nightly")[0].record == before
     assert run("schedules", "run", "nobody").exit_code == exits.NOT_DONE
     assert ask("audit")["acts"][0]["about"] == "schedule nightly"
+
+
+def test_a_schedule_that_is_run_now_passes_the_hooks_of_its_app(app: Headrace, two: None) -> None:
+    @app.on_enqueue
+    def stamp(call: Enqueuing) -> None:
+        if call.schedule == "sunday":
+            raise Veto("Not on a Sunday.")
+        call.headers["by"] = str(call.schedule)
+
+    schedules.run_now(app, ["nightly"])
+    assert [job.headers for job in app.jobs()] == [{"by": "nightly"}]
+    with pytest.raises(Veto, match=r"Not on a Sunday\."):
+        schedules.run_now(app, ["sunday"])
 
 
 def test_options_of_the_group_count_for_its_commands(two: None, run: Run, url: str) -> None:

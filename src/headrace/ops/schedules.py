@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from headrace.enqueueing import announced
 from headrace.errors import ScheduleNotFound
 from headrace.ops import audit
 from headrace.ops.documents import epoch_ms, value_of
@@ -214,7 +215,8 @@ def _resuming(app: Headrace, name: str) -> Course[str]:
 
 def _running(app: Headrace, name: str) -> Course[str]:
     found = yield from schedule_course(app, name)
-    puts: list[Put] = yield app.store.put([job_now(found.record, new_id())])
+    job = announced(app, job_now(found.record, new_id()))
+    puts: list[Put] = yield app.store.put([job])
     return f"put as job {puts[0].id}"
 
 

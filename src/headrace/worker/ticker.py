@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from headrace import crashpoints
-from headrace.errors import ConfigurationError, HeadraceError, StoreError, Veto
-from headrace.hooks import Enqueuing, announce
-from headrace.options import headers_of, with_headers
-from headrace.records import NewJob, ScheduleRecord, Tick
+from headrace.enqueueing import announced
+from headrace.errors import ConfigurationError, StoreError, Veto
+from headrace.records import ScheduleRecord, Tick
 from headrace.store import Store
 from headrace.store.facets import Schedules, Ticked, facet
-from headrace.values.codec import decode_value
 from headrace.values.durations import as_datetime
 
 if TYPE_CHECKING:
@@ -135,7 +132,7 @@ def _announced(app: Headrace, record: ScheduleRecord, tick: Tick, now: int) -> T
     jobs = []
     for job in tick.jobs:
         try:
-            jobs.append(_with_hooks(app, job))
+            jobs.append(announced(app, job))
         except Veto as veto:
             log.warning(
                 "schedule %r: its tick of %s is skipped: %s",
@@ -152,24 +149,3 @@ def _announced(app: Headrace, record: ScheduleRecord, tick: Tick, now: int) -> T
     if not jobs and record.definition.follows:  # there will be no end of a job for the next tick to come after
         return replace(tick, jobs=(), next=tick_after(record.definition, now))
     return replace(tick, jobs=tuple(jobs))
-
-
-def _with_hooks(app: Headrace, job: NewJob) -> NewJob:
-    args, kwargs = _arguments(app, job)
-    call = Enqueuing(job.task, job.queue, args, MappingProxyType(kwargs), headers_of(job.options), job.schedule)
-    headers = announce(app.enqueue_hooks, call)
-    return job if headers is None else with_headers(job, headers)
-
-
-def _arguments(app: Headrace, job: NewJob) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments of a schedule's job: with their types if the task is this app's, else plain values by name.
-
-    What can't be read is left out: the run will say so.
-    """
-    try:
-        if job.task in app.tasks:
-            return app.tasks[job.task].arguments.decode(job.body)
-        plain = decode_value(job.body)
-    except HeadraceError:
-        plain = None
-    return (), plain if isinstance(plain, dict) else {}
