@@ -11,14 +11,14 @@ from urllib.parse import quote
 import psycopg
 import pytest
 
-from headrace.errors import ConfigurationError
+from headrace.errors import ConfigurationError, UniqueBusy
 from headrace.records import Lane
 from headrace.store.postgres.address import parse
 from headrace.store.postgres.statements import RULES
 from headrace.values.names import check_name
 
 from . import servers
-from .scenes import Session, connect, jobs
+from .scenes import Session, connect, jobs, wait_until
 
 if TYPE_CHECKING:
     from headrace.store.postgres.store import PostgresStore
@@ -269,3 +269,59 @@ def test_another_default_isolation_does_not_matter(make: Make, isolation: str) -
         finally:
             owner.execute("DROP FUNCTION IF EXISTS note CASCADE")
             owner.execute(f"DROP ROLE {role}")
+
+
+def test_puts_and_waiters_go_on_when_the_queue_of_notifications_is_full(
+    make: Make, private: Callable[..., servers.Server]
+) -> None:
+    """Any role that may connect can fill it. The jobs are there, and sleepers look by themselves."""
+    version = next(iter(servers.programs()), "0")
+    if int(version.partition(".")[0]) < 17:
+        pytest.skip("before PostgreSQL 17 the queue takes 8 GB, which is much to fill")
+    server = private("max_notify_queue_pages=64")
+    store = make(server.url())
+    place = server.url()
+    session = Session(store)
+    with (
+        closing(store.waiter(session.id, ["default"])) as waiter,
+        psycopg.connect(place, autocommit=True) as listener,
+        psycopg.connect(place, autocommit=True) as flood,
+        psycopg.connect(place) as caller,
+    ):
+        listener.execute("LISTEN anything")
+        listener.execute("BEGIN")
+        listener.execute("SELECT 1")
+        with pytest.raises(psycopg.Error, match="too many notifications"):
+            _flood(flood)
+        waiter.arm()
+        store.run(store.put(jobs()))
+        waiter.arm()
+        store.run(store.put(jobs(tags=("red",))))
+        store.run(store.put_within(caller, jobs(2)))
+        caller.commit()
+        (held,) = session.take()
+        assert store.run(store.cancel([held.id])) == [True], "which wakes all workers"
+        assert len(session.take(10)) == 3
+
+
+def _flood(connection: psycopg.Connection[Any]) -> None:
+    for number in range(200):
+        connection.execute("SELECT pg_notify('anything', repeat('x', 7000) || %s)", (number,))
+
+
+def test_who_keeps_the_locks_of_unique_keys_is_named(make: Make, store: PostgresStore) -> None:
+    """A role that may enqueue has rights on the table of these locks."""
+    impatient = make(f"{store.url}&unique_wait=0.2")
+    with psycopg.connect(store.url.partition("&schema=")[0], application_name="greedy") as other:
+        other.execute(f"LOCK TABLE {store.database.quoted}.key_lock".encode())
+        wait_until(lambda: bool(_age(other) > 1.2))
+        with pytest.raises(UniqueBusy, match=rf"It waits for process {other.info.backend_pid} \(user \w+, greedy, "):
+            impatient.run(impatient.put(jobs(unique_key="k")))
+        impatient.run(impatient.put(jobs(tags=("red",))))
+    impatient.run(impatient.put(jobs(unique_key="k")))
+
+
+def _age(connection: psycopg.Connection[Any]) -> float:
+    """Seconds that its transaction has been open."""
+    ((age,),) = connection.execute("SELECT extract(epoch FROM clock_timestamp() - now())").fetchall()
+    return float(age)

@@ -231,7 +231,10 @@ def test_a_connection_that_breaks_as_it_commits_may_have_done_it(store: Postgres
 
 @pytest.mark.parametrize(
     "password",
-    ["top%zz-secret", "top?secret", "top?sec=ret", "top%?secret", "top?schema=secret", "top?port=secret"],
+    [
+        *("top%zz-secret", "top?secret", "top?sec=ret", "top%?secret", "top?schema=secret", "top?port=secret"),
+        *("top@secret", "t@op@secret", "top@sec/ret", "top/sec@ret"),
+    ],
 )
 def test_no_error_of_libpq_has_a_part_of_the_password(password: str) -> None:
     with pytest.raises(ConfigurationError, match="In a password write % as %25") as caught:

@@ -52,6 +52,8 @@ def parse(url: str) -> Address:
     place, _, query = url.partition("?")
     if "@" in query and ":" in place.partition("://")[2] and "@" not in place:
         raise ConfigurationError(f"{shown_url(url)!r}: there is a ? before the host's name. {_IN_PASSWORDS}")
+    if place.count("@") > 1:  # libpq takes what is between the first two for the name of a host, and says so
+        raise ConfigurationError(f"{shown_url(url)!r}: there is more than one @ before the path. {_IN_PASSWORDS}")
     given = dict(parse_qsl(query, keep_blank_values=True))
     options = {name: given.pop(name, default) for name, (default, _, _) in _OPTIONS.items()}
     for name, (_, pattern, words) in _OPTIONS.items():

@@ -52,12 +52,14 @@ DOLLARS = "$headrace$"
 """What the bodies of functions are quoted in. The name of a schema, which stands in them, can't hold it."""
 WORKER, CLIENT, SUBSCRIBER = range(3)
 """`waiter.kind`."""
+NEARLY_FULL = 0.9
+"""Part of the server's queue of notifications above which none is sent."""
 _CONSTANTS = {
     **vars(codes), "SCHEMA_VERSION": SCHEMA_VERSION, "RULES": RULES, "PUTS": PUTS, "WORKER": WORKER, "CLIENT": CLIENT,
     "SUBSCRIBER": SUBSCRIBER, "EVERYONE": EVERYONE, "LONGEST_NAME": LONGEST, "OUTDATED": OUTDATED,
     "UNIQUE_WAIT": UNIQUE_WAIT, "DUE_AT_ONCE": DUE_AT_ONCE, "OK": f"{Verdict.OK:02x}", "NOT_PLAIN": NOT_PLAIN,
     "FOLDED_AT_ONCE": FOLDED_AT_ONCE, "COMPLETES_WITHIN": COMPLETES_WITHIN,
-    "LOCK_WAIT": LOCK_WAIT,
+    "LOCK_WAIT": LOCK_WAIT, "NEARLY_FULL": NEARLY_FULL,
     "NOT_HERE": NOT_HERE, "MOST_STARTS": MOST_STARTS, "SILENT": DEFINITIONS["max-worker-age"].default,
     "HIGHEST_WEIGHT": HIGHEST_WEIGHT, "TEST": TEST_MARK,
     "FIRST_MOMENT": FIRST_MOMENT, "LAST_MOMENT": LAST_MOMENT, "HIGHEST_COUNT": HIGHEST_COUNT, "LONGEST_ID": LONGEST_ID,

@@ -189,7 +189,7 @@ class PostgresStore(SqlStore):
             return write(work)
         except StoreBusy as error:
             if troubles.waits_for_key(error.__cause__):
-                raise UniqueBusy(within.BUSY) from error
+                raise UniqueBusy(f"{within.BUSY} {self.database.blockers()}".strip()) from error
             raise
 
     def close(self) -> None:

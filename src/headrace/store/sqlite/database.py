@@ -36,6 +36,7 @@ from headrace.store.sqlite.opening import (
     check_file_system,
     create,
     is_current,
+    make_private,
     set_journal,
     set_up,
 )
@@ -154,8 +155,7 @@ class Database:
             uri = f"file:{Path(self.path).resolve().as_uri().removeprefix('file://')}?immutable=1"
             return Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
         if not self.in_memory:
-            with suppress(OSError):  # SQLite would let all users read a new file. (Its log gets the file's mode.)
-                os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+            make_private(self.path)
         return Connection(self.path)
 
     def write(self, work: Callable[[apsw.Connection], T], log_pages: int = LOG_PAGES_OF_BATCHES) -> T:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
+from contextlib import suppress
 from pathlib import Path
 from threading import get_ident
 
@@ -106,6 +108,12 @@ def _write_ahead(connection: apsw.Connection) -> str:
             if time.monotonic() > give_up:
                 raise
         time.sleep(random.uniform(0.001, 0.01))  # noqa: S311
+
+
+def make_private(path: str) -> None:
+    """Create a file that is not there, for its owner alone. (SQLite lets all users read it. Its log gets its mode.)"""
+    with suppress(OSError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
 class Patience:

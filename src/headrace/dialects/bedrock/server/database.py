@@ -10,7 +10,8 @@ import apsw
 
 from headrace.dialects.bedrock.server.statements import SQL
 from headrace.errors import SchemaTooNew, StoreBusy, StoreCorrupt, StoreReadOnly, StoreUnavailable
-from headrace.store.sqlite.opening import NOT_OURS, check_file_system, number, set_journal
+from headrace.store.sqlite.guard import open_beside
+from headrace.store.sqlite.opening import NOT_OURS, check_file_system, make_private, number, set_journal
 
 APPLICATION_ID = 0x68_72_62_6A  # "hrbj": what tells this file from a native store's
 SCHEMA_VERSION = 1
@@ -49,6 +50,7 @@ class Database:
 
 def connect(path: str, *, full_sync: bool) -> apsw.Connection:
     """A connection that writes."""
+    make_private(path)
     connection = apsw.Connection(path, statementcachesize=200)
     connection.set_busy_timeout(10_000)
     # Without this a statement is compiled again whenever other values are bound to it, in search of a better plan.
@@ -64,9 +66,9 @@ def _keep_others_out(path: Path) -> int:
     """Two servers on one file would not wake each other's waiters. The lock goes with the process."""
     check_file_system(str(path), True, "/proc/self/mounts")
     try:
-        lock = os.open(f"{path}-server", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lock = open_beside(f"{path}-server", 0o600)
     except OSError as error:
-        raise StoreReadOnly(f"{path} cannot be served from here: {error.strerror}.") from error
+        raise StoreReadOnly(f"{path} cannot be served from here: {error.strerror or error}") from error
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:

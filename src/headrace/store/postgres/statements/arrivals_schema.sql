@@ -63,7 +63,7 @@ BEGIN
     -- (A transaction that has notified can't be prepared for a two-phase commit: there, SET LOCAL headrace.notify = off.)
     PERFORM pg_notify('headrace ' || md5(current_schema()), queue)  -- see wakeup.Listener.common
     FROM (SELECT DISTINCT value->>'queue' AS queue FROM jsonb_array_elements(plain || others)) AS queues
-    WHERE coalesce(current_setting('headrace.notify', true), '') NOT IN ('off', 'false', 'no', '0');
+    WHERE coalesce(current_setting('headrace.notify', true), '') NOT IN ('off', 'false', 'no', '0') AND pg_notification_queue_usage() < {NEARLY_FULL};
     RETURN clashes;
 END $$;
 

@@ -3,14 +3,18 @@
 -- the rules, and writes nothing, or takes it back with an error of its own.
 
 -- Wake those that a transaction concerns, which must have the lock {PUTS} of puts, shared: so none has gone to sleep since it looked.
+-- When the server's queue of notifications is full, one that notifies fails as it commits, and a job is worth more than a wake-up: sleepers look by
+-- themselves, every 10 s. (Any role can fill that queue, by listening in a transaction that stays open.)
 CREATE OR REPLACE FUNCTION {SCHEMA}.wake(_queues text[], _workers bigint[], _ended text[], _stop bigint, _happened bigint)
 RETURNS void LANGUAGE plpgsql AS $$
-DECLARE woken bigint;
+DECLARE woken bigint; can boolean := pg_notification_queue_usage() < {NEARLY_FULL};
 BEGIN
     IF _stop <> 0 THEN
-        PERFORM pg_notify(channel, id::text) FROM {SCHEMA}.waiter WHERE kind = {WORKER};
-        UPDATE {SCHEMA}.waiter SET stops = stops + 1, armed = FALSE WHERE kind = {WORKER};
-    ELSIF cardinality(_queues) > 0 THEN
+        PERFORM pg_notify(channel, id::text) FROM {SCHEMA}.waiter WHERE kind = {WORKER} AND can;
+        UPDATE {SCHEMA}.waiter SET stops = stops + 1, armed = armed AND NOT can WHERE kind = {WORKER};
+    END IF;
+    IF NOT can THEN RETURN; END IF;
+    IF _stop = 0 AND cardinality(_queues) > 0 THEN
         FOR place IN 1 .. cardinality(_queues) LOOP
             WITH chosen AS MATERIALIZED (
                 SELECT id FROM {SCHEMA}.waiter
@@ -68,7 +72,7 @@ CREATE OR REPLACE FUNCTION {SCHEMA}.arm(
     _id bigint, _channel text, _pid bigint, _kind bigint, _armed bigint, _queues text[], _patterns text[], _about text,
     _echo text, _lost bigint
 ) RETURNS bigint LANGUAGE sql SET lock_timeout = {LOCK_WAIT} AS $$
-    SELECT pg_notify(_channel, _echo) WHERE _echo IS NOT NULL;
+    SELECT pg_notify(_channel, _echo) WHERE _echo IS NOT NULL AND pg_notification_queue_usage() < {NEARLY_FULL};
     LOCK TABLE {SCHEMA}.{PUTS} IN SHARE ROW EXCLUSIVE MODE;
     INSERT INTO {SCHEMA}.waiter AS known (id, channel, pid, kind, armed, stops, queues, patterns, about, deaf_at)
     VALUES (_id, _channel, _pid, _kind, _armed <> 0, 0, _queues, _patterns, _about, (extract(epoch FROM clock_timestamp()) * 1000)::bigint - _lost)
