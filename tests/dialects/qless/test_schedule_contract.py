@@ -54,6 +54,7 @@ WORDS = {
 
 REFUSED = {
     "test_a_schedule_is_kept_as_it_was_put": RULES,
+    "test_a_job_that_is_put_by_hand_is_one_of_its_schedule_and_moves_nothing": RULES,
     "test_a_deleted_schedule_leaves_its_jobs_and_nothing_else": RULES,
     "test_a_repeat_rule_that_counts_from_its_own_ticks_catches_up_step_by_step": RULES,
     "test_the_next_time_is_known_when_the_job_has_ended": RULES,
