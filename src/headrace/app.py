@@ -170,7 +170,7 @@ class Headrace(StoreHolder, Hooks, Including):
         return kind(self, function, name, task_options(options, self._retries, self._backoff))
 
     def _require_providers(self, task: Task[Any, Any]) -> None:
-        missing = set(task.arguments.injected.values()) - set(self.providers)
+        missing = set(task.arguments.injected.values()) - set(self.providers) - set(self.job_providers)
         if missing:
             raise ConfigurationError(
                 f"Task {task.name} asks for {min(missing)!r}, which nothing provides. "

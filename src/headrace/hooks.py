@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from msgspec import Struct
 
@@ -111,6 +111,7 @@ class Hooks:
         self.failure_hooks: list[Callable[[Context, BaseException], Any]] = []
         self.middlewares: list[Callable[[Context], AbstractContextManager[None]]] = []
         self.providers: dict[str, Callable[[], Any]] = {}
+        self.job_providers: dict[str, Callable[[], Any]] = {}
 
     def on_start(self, hook: F) -> F:
         """Call this when a process that runs tasks starts (a worker process, or an isolated job's own)."""
@@ -175,20 +176,50 @@ class Hooks:
         self.middlewares.append(contextmanager(function))
         return function
 
-    def provide(self, name: str) -> Callable[[F], F]:
-        """Make a value for tasks that say `parameter=inject(name)`: once per process, when it starts.
+    def provide(self, name: str, *, per: Literal["process", "job"] = "process") -> Callable[[F], F]:
+        """Make a value for tasks that say `parameter=inject(name)`: once per process, when it starts, or per job.
 
-        The factory returns the value, or is a generator that yields it and cleans up after the last job.
+        The factory returns the value, or is a generator that yields it and cleans up after the last job (`process`) or
+        after its job (`job`). An exception of a job is raised at the `yield` of its generators, so that they can roll
+        back; what a generator raises itself fails the run.
+
+        >>> from headrace import Headrace, inject
+        >>> app = Headrace("sqlite:///:memory:")
+        >>> @app.provide("session", per="job")
+        ... def session():
+        ...     print("begin")
+        ...     try:
+        ...         yield "a session"
+        ...     except BaseException:
+        ...         print("roll back")
+        ...         raise
+        ...     print("commit")
+        >>> @app.task
+        ... def pay(order: int, session: str = inject("session")) -> None:
+        ...     print(f"paying {order} in {session}")
+        >>> with app.testing() as t:
+        ...     job = pay.enqueue(7)
+        ...     runs = t.run_all()
+        begin
+        paying 7 in a session
+        commit
         """
+        check_name("provider", name)
+        if per not in ("process", "job"):
+            raise ConfigurationError(f"@app.provide({name!r}, per=...) is 'process' or 'job', not {per!r}.")
 
         def register(factory: F) -> F:
-            if inspect.isasyncgenfunction(factory):
+            if per == "process" and inspect.isasyncgenfunction(factory):
                 raise ConfigurationError(
-                    f"@app.provide({name!r}) takes a function, a coroutine function or a plain generator. "
-                    "Make the value in 'async def' and close it in @app.on_stop."
+                    f"@app.provide({name!r}) takes a function, a coroutine function or a plain generator. Make the "
+                    "value in 'async def' and close it in @app.on_stop, or have one for each job: per=\"job\"."
                 )
             check_call(f"@app.provide({name!r})", factory)
-            self.providers[check_name("provider", name)] = factory
+            here, there = self.providers, self.job_providers
+            if per == "job":
+                here, there = there, here
+            here[name] = factory
+            there.pop(name, None)
             return factory
 
         return register

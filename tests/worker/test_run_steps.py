@@ -84,7 +84,7 @@ def test_both_callers_take_the_same_steps(app: Headrace) -> None:
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("value = task.function(*args, **kwargs)", [Timeout]),
+        ("value = _call(run, args, kwargs, own, resources)", [Timeout]),
         ("if task.is_async:", [Timeout]),
         ("outcome = _done(run)", []),
     ],

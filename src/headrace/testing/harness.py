@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
-from headrace.errors import HeadraceError, JobFailed
+from headrace.errors import ConfigurationError, HeadraceError, JobFailed
 from headrace.job import Job
 from headrace.records import NO_TIME, Filter, Kind, Lease, Outcome, Take, Verdict
 from headrace.shared import SharedTask
@@ -77,6 +77,7 @@ class Testing:
         self._runner: asyncio.Runner | None = None
         self._resources: Resources | None = None
         self._raised: BaseException | None = None
+        self._provided: dict[str, Any] = {}
 
     # -- coming and going --
 
@@ -108,6 +109,7 @@ class Testing:
             self.app.stand_down(self._open_store)
             self._open_store.close()
             self._store = self._resources = self._runner = None
+            self._provided.clear()
 
     def _clean_up(self) -> None:
         if self._resources is not None:
@@ -148,6 +150,31 @@ class Testing:
         return left
 
     # -- running --
+
+    def provide(self, name: str, value: Any) -> None:
+        """Pass this value to tasks in place of what the app provides under the name, until the test ends.
+
+        Its provider is not called, whether it makes a value per process or per job.
+
+        >>> from headrace import Headrace, inject
+        >>> app = Headrace()
+        >>> @app.provide("mailer")
+        ... def mailer() -> list[str]:
+        ...     raise OSError("no mail server here")
+        >>> @app.task
+        ... def send(to: str, mailer: list[str] = inject("mailer")) -> None:
+        ...     mailer.append(to)
+        >>> with app.testing() as t:
+        ...     t.provide("mailer", sent := [])
+        ...     job = send.enqueue("ada")
+        ...     print(t.run_all(), sent)
+        1 ['ada']
+        """
+        if name not in self.app.providers and name not in self.app.job_providers:
+            raise ConfigurationError(f"Nothing provides {name!r}, so there is nothing to replace. (@app.provide)")
+        self._provided[name] = value
+        if self._resources is not None:
+            self._resources.values[name] = value
 
     def run_all(self, *, raise_errors: bool = True, limit: int = 10_000) -> int:
         """Run everything that is ready, and whatever that enqueues, until nothing is. Answers with the number of runs.
@@ -200,6 +227,7 @@ class Testing:
         if self._runner is None or self._resources is None:
             self._runner = asyncio.Runner()
             self._resources = Resources(self.app, self._runner.run)
+            self._resources.values |= self._provided
             self._resources.start()
         if task.is_async:
             return self._runner.run(perform_async(run, self._resources, self.steady))

@@ -1,4 +1,4 @@
-"""What an app provides to its tasks: made once per process, cleaned up at its end."""
+"""What an app provides to its tasks per process: made once, cleaned up at its end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Resources:
         self.run_coroutine = run_coroutine
         """On the loop that all of these live on."""
         self.values: dict[str, Any] = {}
-        """What is provided, by name."""
+        """What is provided, by name. What is there before the start stays, in place of what providers would make."""
         self._open: list[tuple[str, Generator[Any, None, None]]] = []
 
     def start(self, names: Iterable[str] | None = None) -> None:
@@ -30,7 +30,8 @@ class Resources:
             for hook in self._app.start_hooks:
                 self._resolve(hook())
             for name in self._app.providers if names is None else names:
-                self.values[name] = self._make(name)
+                if name in self._app.providers and name not in self.values:
+                    self.values[name] = self._make(name)
         except BaseException:
             self.stop()
             raise

@@ -22,6 +22,7 @@ from headrace.values.text import length
 from headrace.worker import logs
 from headrace.worker.context import Context, reset_current, set_current
 from headrace.worker.copies import end_copy
+from headrace.worker.job_values import ajob_values, job_values
 from headrace.worker.outcomes import about, conclude, failed, give_account, quarantine, release
 from headrace.worker.reports import Said
 
@@ -194,17 +195,14 @@ def perform(run: Run, resources: Resources, steady: Callable[[], int]) -> Outcom
     variable = set_current(run)
     test = in_test_run.set(True) if run.lease.queue.startswith(TEST_MARK) else None
     try:
-        args, kwargs = _prepare(run, resources, steady)
-        if task.is_async or task.app.middlewares:
+        args, kwargs, own = _prepare(run, resources, steady)
+        if task.is_async or task.app.middlewares or own is not None:
             value = _SWALLOWED
             with _enter(run):
-                try:
-                    value = task.function(*args, **kwargs)
-                    if task.is_async:
-                        value = resources.run_coroutine(value)
-                finally:
-                    if run.forked:
-                        end_copy(run)
+                if task.is_async:
+                    value = resources.run_coroutine(_call_async(run, args, kwargs, own))
+                else:
+                    value = _call(run, args, kwargs, own, resources)
         else:
             try:
                 value = task.function(*args, **kwargs)
@@ -225,19 +223,14 @@ def perform(run: Run, resources: Resources, steady: Callable[[], int]) -> Outcom
 
 async def perform_async(run: Run, resources: Resources, steady: Callable[[], int]) -> Outcome:
     """Run a coroutine function on this thread's event loop."""
-    task = run.task
     run.began = run.beat or steady()
     variable = set_current(run)
     test = in_test_run.set(True) if run.lease.queue.startswith(TEST_MARK) else None
     try:
-        args, kwargs = _prepare(run, resources, steady)
+        args, kwargs, own = _prepare(run, resources, steady)
         value = _SWALLOWED
         with _enter(run):
-            try:
-                value = await task.function(*args, **kwargs)
-            finally:
-                if run.forked:
-                    end_copy(run)
+            value = await _call_async(run, args, kwargs, own)
         outcome = _with_result(_done(run), run, value)
     except BaseException as error:
         outcome = _raised(run, error)
@@ -248,18 +241,50 @@ async def perform_async(run: Run, resources: Resources, steady: Callable[[], int
     return _ended(run, outcome, steady)
 
 
-def _prepare(run: Run, resources: Resources, steady: Callable[[], int]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _call(
+    run: Run, args: tuple[Any, ...], kwargs: dict[str, Any], own: dict[str, str] | None, resources: Resources
+) -> Any:
+    if own is not None:
+        with job_values(run.task.app, own, resources.run_coroutine) as made:
+            return _call(run, args, kwargs | made, None, resources)
+    try:
+        return run.task.function(*args, **kwargs)
+    finally:
+        if run.forked:
+            end_copy(run)
+
+
+async def _call_async(run: Run, args: tuple[Any, ...], kwargs: dict[str, Any], own: dict[str, str] | None) -> Any:
+    if own is not None:
+        async with ajob_values(run.task.app, own) as made:
+            return await _call_async(run, args, kwargs | made, None)
+    try:
+        return await run.task.function(*args, **kwargs)
+    finally:
+        if run.forked:
+            end_copy(run)
+
+
+def _prepare(
+    run: Run, resources: Resources, steady: Callable[[], int]
+) -> tuple[tuple[Any, ...], dict[str, Any], dict[str, str] | None]:
+    """The arguments, and which provided values are still to be made, for this job, if there are any."""
     task = run.task
+    own = None
     try:
         args, kwargs = task.arguments.decode(run.lease.body)
     except ArgumentsError as error:
         raise _Broken(str(error)) from None
     if task.arguments.injected:
         for parameter, name in task.arguments.injected.items():
-            kwargs[parameter] = resources.values[name]
+            if name in resources.values:
+                kwargs[parameter] = resources.values[name]
+            else:
+                own = own or {}
+                own[parameter] = name
     if run.start_by is not None and steady() > run.start_by:
         raise _Late  # the last look at the clock before the task, when all that may take long has been done
-    return args, kwargs
+    return args, kwargs, own
 
 
 def _raised(run: Run, error: BaseException) -> Outcome:

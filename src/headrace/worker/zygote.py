@@ -22,6 +22,7 @@ import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import copy_context
+from functools import partial
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import msgspec
@@ -33,6 +34,7 @@ from headrace.loading import load_app
 from headrace.records import Lease, Outcome
 from headrace.values.clock import SystemClock
 from headrace.worker.logs import decode_choice, finish_logging, prepare_logging
+from headrace.worker.outcomes import STOPPING
 from headrace.worker.resources import Resources
 from headrace.worker.run import Run, perform
 
@@ -254,12 +256,40 @@ def _perform(app: Headrace, request: Request, connection: socket.socket) -> None
     try:
         run = Run(request.lease, task, wire)
         run.start_by = request.start_by
+        if set(task.arguments.injected.values()) & set(app.job_providers):
+            signal.signal(signal.SIGTERM, partial(_stop, run, runner))
         outcome = perform(run, resources, wire.steady)
         crashpoints.passing("isolated.end")
-        _tell(connection, Words(outcome=outcome))
+        if run.stop_reason is None:
+            _tell(connection, Words(outcome=outcome))
     finally:
         resources.stop()
         runner.close()
+    if run.stop_reason is not None:
+        _end_by(signal.SIGTERM)
+
+
+class _Stopped(BaseException):
+    """Raised in a plain function by the signal that stops its job."""
+
+
+def _stop(run: Run, runner: asyncio.Runner, *_: object) -> None:
+    """End a run by SIGTERM in good order, as values were made for it. The worker process knows why it had to end."""
+    if run.stop_reason is not None:
+        return  # it is being left already
+    run.stop_reason = STOPPING
+    loop = runner.get_loop()
+    if not loop.is_running():
+        raise _Stopped
+    for coroutine in asyncio.all_tasks(loop):
+        loop.call_soon_threadsafe(coroutine.cancel)
+
+
+def _end_by(number: int) -> NoReturn:
+    """End as a process without a handler for the signal does."""
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+    os._exit(1)
 
 
 class Wire:
