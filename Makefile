@@ -65,6 +65,7 @@ bench: $(VENV)/.ready  ## Measure: value, bar, verdict
 	-$(BIN)/python -m bench.redis_store
 	-$(BIN)/python -m bench.postgres --peers
 	-$(BIN)/python -m bench.housekeeping
+	-$(BIN)/python -m bench.metrics
 	-$(BIN)/python -m bench.bedrock
 	-PYTHONPATH=tests $(BIN)/python -m bench.qless
 	-PYTHONPATH=tests $(BIN)/python -m bench.gearmonkey

@@ -51,7 +51,8 @@ def test_a_meter_that_has_counted_nothing_has_no_rows(counting: Meter) -> None:
 def test_waits_count_from_the_due_time_by_the_clock_of_the_store(counting: Meter) -> None:
     """The store's clock is 1,000,000 ms ahead of the worker's."""
     counting.exchanged((), reply(lease(1, due=1_000_700), lease(2, due=1_002_000), now=1_001_000), 1_000)
-    settle(counting, ended(1, began=1_100, took=26), ended(2, began=1_100))
+    outcomes = ended(1, began=1_100, took=26), ended(2, began=1_100)
+    counting.exchanged(outcomes, reply(verdicts=(Verdict.OK, Verdict.OK), now=1_001_200), 1_200)
     (counted,) = found(counting).values()
     assert (counted.waited.sum, counted.ran.sum) == (400, 26)
     assert [n for n, number in enumerate(counted.waited.buckets) if number] == [0, BOUNDS.index(500)]

@@ -21,7 +21,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from headrace.records import Charge, ExchangeReply, Kind, Outcome, Ref, Verdict
+from headrace.records import Charge, ExchangeReply, Kind, Lease, Outcome, Ref, Verdict
 from headrace.values import shared
 from headrace.values.names import LONGEST
 from headrace.worker.ledger import shared_file
@@ -47,7 +47,7 @@ _COLUMNS = {
 }  # fmt: skip
 _COLUMN = [OUTCOMES.index(_COLUMNS[kind]) for kind in Kind]
 _RETRIED, _CANCELLED, _CRASHED = map(OUTCOMES.index, ("retried", "cancelled", "crashed"))
-_DONE, _FAILED, _AGAIN, _RELEASED = Kind.DONE, Kind.FAILED, Kind.AGAIN, Kind.RELEASED
+_FAILED, _AGAIN, _RELEASED = Kind.FAILED, Kind.AGAIN, Kind.RELEASED
 _STALE, _ATTEMPT = Verdict.STALE, Charge.ATTEMPT
 
 _PAGE = 8 + ROWS * WIDTH * 8  # how many rows count, and the rows
@@ -69,12 +69,12 @@ class Meter:
     def __init__(self, descriptor: int = -1) -> None:
         self.descriptor = descriptor
         self._map = mmap.mmap(descriptor, SIZE)
-        self._table = array("q", bytes(8 * ROWS * WIDTH))
+        self._table = [0] * (ROWS * WIDTH)
         self._rows: dict[Pair, int] = {}
         self._queues: set[str] = {OTHER}
         self._tasks: set[str] = {OTHER}
-        self._taken: dict[Ref, tuple[int, int]] = {}
-        """Of leases in hand: the row, and when the job was due, on the steady clock."""
+        self._taken: dict[Ref, Lease] = {}
+        """Leases in hand."""
         self._changed: set[int] = set()
         self._changed_before: set[int] = set()
         """Rows that the page which counts has, and the other one has not."""
@@ -96,38 +96,67 @@ class Meter:
 
     def exchanged(self, outcomes: Sequence[Outcome], reply: ExchangeReply, now: int) -> None:
         """The store has answered, at this moment of the steady clock: it has settled these and handed out others."""
-        table, taken, changed = self._table, self._taken, self._changed
-        for outcome, verdict in zip(outcomes, reply.verdicts, strict=True):
-            if verdict > _STALE:
-                continue  # it is sent again
-            row, due = taken.pop(outcome.ref, (0, now))
-            changed.add(row)
-            at = row * WIDTH
-            if verdict is _STALE:
-                table[at + _LOST] += 1
-                continue
-            kind, began = outcome.kind, outcome.began
-            table[at + (_COLUMN[kind] if kind is _DONE else _column(outcome))] += 1
-            if began is None or kind is _RELEASED:
-                continue  # it has not run, or not to its end
-            ended = outcome.ended
-            waited, ran = began - due, 0 if ended is None else ended - began
-            if waited > 0:
-                table[at + _WAITED] += waited
-            table[at + _WAITED + 1 + bisect_left(BOUNDS, waited)] += 1
-            if ran > 0:
-                table[at + _RAN] += ran
-            table[at + _RAN + 1 + bisect_left(BOUNDS, ran)] += 1
+        taken = self._taken
+        if outcomes:
+            self._settled(outcomes, reply.verdicts, reply.now - now)
         if reply.leases:
-            rows, ahead = self._rows, reply.now - now
-            for lease in reply.leases:
-                pair = lease.queue, lease.task
-                row_of = rows.get(pair)
-                taken[lease.ref] = self._row(pair) if row_of is None else row_of, lease.due - ahead
             if len(taken) > _HELD:
                 taken.clear()
-        if changed:
+            taken.update({lease.ref: lease for lease in reply.leases})
+        if self._changed:
             self._publish()
+
+    def _settled(self, outcomes: Sequence[Outcome], verdicts: Sequence[Verdict], ahead: int) -> None:
+        """`ahead`: by how much the store's clock is, of the steady one. (Runs for every job: kept lean.)"""
+        taken, done = self._taken, dict[Pair, tuple[list[int], list[int]]]()
+        for outcome, verdict in zip(outcomes, verdicts, strict=True):
+            lease = taken.pop(outcome.ref, None)
+            began, ended = outcome.began, outcome.ended
+            if verdict or outcome.kind or lease is None or began is None or ended is None:
+                self._count(outcome, verdict, lease, ahead)
+                continue
+            lengths = done.get((lease.queue, lease.task))
+            if lengths is None:
+                lengths = done[lease.queue, lease.task] = [], []
+            lengths[0].append(began + ahead - lease.due)
+            lengths[1].append(ended - began)
+        for pair, (waits, runs) in done.items():
+            at = self._place(pair)
+            self._table[at] += len(waits)
+            self._measure(at + _WAITED, waits)
+            self._measure(at + _RAN, runs)
+
+    def _count(self, outcome: Outcome, verdict: Verdict, lease: Lease | None, ahead: int) -> None:
+        """Count any outcome. Of a job that was not handed out here, as far as is known, nothing but that."""
+        if verdict > _STALE:  # it is sent again
+            if lease is not None:
+                self._taken[outcome.ref] = lease
+            return
+        at = self._place((OTHER, OTHER) if lease is None else (lease.queue, lease.task))
+        self._table[at + (_LOST if verdict is _STALE else _column(outcome))] += 1
+        began, kind = outcome.began, outcome.kind
+        if verdict is _STALE or began is None or lease is None or kind is _RELEASED:
+            return  # it has not run, or not to its end
+        self._measure(at + _WAITED, [began + ahead - lease.due])
+        self._measure(at + _RAN, [0 if outcome.ended is None else outcome.ended - began])
+
+    def _measure(self, at: int, lengths: list[int]) -> None:
+        """Add to a histogram. Jobs of one exchange mostly fall into one bucket."""
+        table, least = self._table, min(lengths)
+        first, last = bisect_left(BOUNDS, least), bisect_left(BOUNDS, max(lengths))
+        table[at] += sum(lengths) if least >= 0 else sum(length for length in lengths if length > 0)
+        if first == last:
+            table[at + 1 + first] += len(lengths)
+            return
+        for length in lengths:
+            table[at + 1 + bisect_left(BOUNDS, length)] += 1
+
+    def _place(self, pair: Pair) -> int:
+        """Where the row of a pair begins, which is about to change."""
+        row = self._rows.get(pair)
+        row = self._row(pair) if row is None else row
+        self._changed.add(row)
+        return row * WIDTH
 
     def _row(self, pair: Pair) -> int:
         queue, task = pair
@@ -150,13 +179,12 @@ class Meter:
         return row
 
     def _publish(self) -> None:
-        memory, table = self._map, memoryview(self._table).cast("B")
+        memory, table = self._map, self._table
         number = shared.read(memory, 0) + 1
         page = 8 + number % 2 * _PAGE
-        length = WIDTH * 8
         for row in self._changed | self._changed_before:
-            at = row * length
-            memory[page + 8 + at : page + 8 + at + length] = table[at : at + length]
+            first, at = row * WIDTH, page + 8 + row * WIDTH * 8
+            memory[at : at + WIDTH * 8] = array("q", table[first : first + WIDTH]).tobytes()
         shared.write(memory, page, len(self._rows))
         shared.write(memory, 0, number)
         self._changed, self._changed_before = set(), self._changed
