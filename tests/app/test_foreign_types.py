@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -31,7 +32,7 @@ from pydantic import (
     field_validator,
 )
 
-from headrace import Headrace, State, current
+from headrace import Headrace, State, current, shared_task
 from headrace.cli import cli
 from headrace.errors import ArgumentsError, ConfigurationError
 from headrace.values.codec import decode_error
@@ -441,6 +442,22 @@ def test_a_codec_that_comes_after_a_task_is_used_by_it(app: Headrace) -> None:
     job = pay.enqueue(Money(150))
     app.worker().run_until_empty()
     assert job.result() == Money(150)
+
+
+def test_a_shared_task_is_checked_with_the_codecs_of_each_app_that_includes_it(app: Headrace) -> None:
+    @shared_task(name="shared pay")
+    def pay(amount: Money) -> Money:
+        return amount
+
+    app.include(__name__)
+    with pytest.raises(ConfigurationError, match="shared pay: 'amount' has values of type Money, which JSON cannot"):
+        app.worker().run_until_empty()
+    with closing(Headrace("sqlite:///:memory:")) as other:
+        other.include(__name__)
+        with_money(other)
+        job = pay.of(other).enqueue(Money(150))
+        other.worker().run_until_empty()
+        assert job.result() == Money(150)
 
 
 def _broken(_: Any) -> Any:

@@ -14,6 +14,7 @@ import apsw
 import pytest
 
 from headrace import Headrace, StoreUnavailable
+from headrace.records import SessionInfo
 from headrace.store import Store
 from headrace.worker import process
 from headrace.worker.lifeline import Follower
@@ -174,7 +175,9 @@ def test_a_process_that_begins_while_the_store_is_away_is_started_again(monkeypa
     monkeypatch.setattr(process, "open_store", away)
     monkeypatch.setattr(process, "load_app", lambda _: Headrace())
     settings = process.Settings(app_path="shop:app", store="postgresql://h/db", queues=(), slots=1)
-    config = process.ProcessConfig(settings=settings, session="s", timeout=1, ledger=-1, custody=(), lifeline=-1)
+    config = process.ProcessConfig(
+        settings=settings, info=SessionInfo(id="s", name="s"), timeout=1, ledger=-1, custody=(), meter=None, lifeline=-1
+    )
     assert process._run(config, Follower(-1)) == 75
 
 

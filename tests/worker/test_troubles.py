@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from headrace import Headrace, MaybeApplied, StoreBusy, StoreUnavailable
+from headrace.records import SessionInfo
 from headrace.store import Waiter
 from headrace.worker import process as worker_processes
 from headrace.worker.ledger import Ledger
@@ -101,7 +102,13 @@ def test_a_process_whose_waiter_can_not_be_made_at_first_goes_on(
     settings = worker_processes.Settings(app_path="", store="", queues=("default",), slots=1)
     with closing(Headrace("sqlite:///:memory:")) as app, closing(Ledger.shared()) as ledger:
         config = worker_processes.ProcessConfig(
-            settings=settings, session="s", timeout=1, ledger=0, custody=(), lifeline=0
+            settings=settings,
+            info=SessionInfo(id="s", name="s"),
+            timeout=1,
+            ledger=0,
+            custody=(),
+            meter=None,
+            lifeline=0,
         )
         worker_processes._make_pump(config, app, ledger).close()
     assert len(failures) == 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import re
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +17,7 @@ from headrace import Headrace
 from headrace.cli import cli
 from headrace.errors import ConfigurationError
 from headrace.worker.versions import _of_file, version_of
-from processes import worker_process
+from processes import eventually, worker_process
 
 APP = "from headrace import Headrace\napp = Headrace('sqlite:///jobs.db')\n"
 
@@ -101,6 +102,24 @@ def test_damaged_packages_keep_no_worker_from_working(site: Path) -> None:
 def test_what_is_no_version_is_refused(version: object) -> None:
     with pytest.raises(ConfigurationError, match="is not a version"):
         Headrace("sqlite:///:memory:", version=version)  # type: ignore[arg-type]
+
+
+def test_a_process_that_imports_newer_code_than_its_supervisor_tells_the_newer_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    text = "from headrace import Headrace\napp = Headrace(version='1.0')\n@app.task(name='nap')\ndef nap(): ...\n"
+    (tmp_path / "shop42.py").write_text(text)
+    app = Headrace(url)
+    with worker_process("shop42:app", url, log=tmp_path / "worker.log") as worker:
+        app.task(name="nap")(lambda: None).enqueue().result(timeout=60)
+        assert [worker.version for worker in app.workers()] == ["1.0"]
+        (tmp_path / "shop42.py").write_text(text.replace("1.0", "2.0.1"))
+        worker.signal(signal.SIGHUP)
+        eventually(lambda: [worker.version for worker in app.workers()] == ["2.0.1"], "the new process says so")
+        app.tasks["nap"].enqueue().result(timeout=60)
+    app.close()
 
 
 def test_a_worker_process_tells_the_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

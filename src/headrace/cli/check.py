@@ -7,7 +7,7 @@ from functools import partial
 import click
 
 from headrace.cli import exits, visible
-from headrace.cli.options import Asked, json_option, only_store_option
+from headrace.cli.options import Asked, json_option, only_store_option, required_path
 from headrace.cli.output import progress, show_json, show_table
 from headrace.editing import WAITING
 from headrace.ops import act
@@ -18,15 +18,16 @@ from headrace.values.text import count_of
 
 
 @click.command("check")
-@click.argument("app_path", metavar="APP", envvar="HEADRACE_APP")
+@click.argument("app_path", metavar="[APP]", envvar="HEADRACE_APP", required=False)
 @only_store_option
 @click.option("--all", "everything", is_flag=True, help="Also jobs that run, and failed or cancelled ones.")
 @json_option
-def check_command(app_path: str, store: str | None, everything: bool, as_json: bool) -> None:
+def check_command(app_path: str | None, store: str | None, everything: bool, as_json: bool) -> None:
     """Check that the code to be deployed can run the jobs that wait.
 
-    It imports APP, decodes the arguments of all jobs that wait, and of schedules, as a worker with this code would, and
-    lists by task what would fail, why, and an example. Tasks that the app does not have are listed, too. Nothing is
+    It imports APP (module:app; without it, $HEADRACE_APP says it, else [tool.headrace] in pyproject.toml), decodes the
+    arguments of all jobs that wait, and of schedules, as a worker with this code would, and lists by task what would
+    fail, why, and an example. Tasks that the app does not have are listed, too. Nothing is
     changed. Schedules that the code declares are left out: its workers store them anew.
 
     Exit code 0 if all would run, 1 if something would fail, 78 if the app cannot be imported, 3 if the store cannot be
@@ -37,6 +38,7 @@ def check_command(app_path: str, store: str | None, everything: bool, as_json: b
       headrace check shop.tasks:app
       headrace check shop.tasks:app --store postgresql://db/shop --all --json
     """
+    app_path = required_path(app_path, "Write headrace check module:app")
     states = (*WAITING, *ops.AGAIN) if everything else WAITING
     with (
         Asked(store, app_path).app(with_tasks=True) as app,

@@ -9,15 +9,18 @@ import os
 import signal
 import sys
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from headrace.errors import HeadraceError, SessionGone, StoreError, StoreUnavailable, Unsupported
 from headrace.loading import load_app
+from headrace.records import SessionInfo
 from headrace.store import open_store
-from headrace.store.contract import Custodian
+from headrace.store.contract import Custodian, Facet
 from headrace.values.durations import doubled
 from headrace.worker.custody import Custody
 from headrace.worker.ledger import Ledger
@@ -26,6 +29,7 @@ from headrace.worker.logs import LogChoice, finish_logging, prepare_logging
 from headrace.worker.meter import Meter
 from headrace.worker.pump import Pump
 from headrace.worker.reconcile import reconcile
+from headrace.worker.versions import version_of
 from headrace.worker.zygote import die_with_parent
 
 if TYPE_CHECKING:
@@ -71,7 +75,8 @@ class ProcessConfig(Struct, frozen=True, kw_only=True):
     """What a worker process gets from its supervisor."""
 
     settings: Settings
-    session: str
+    info: SessionInfo
+    """Its session, as the supervisor has opened it."""
     timeout: int
     """How long it may be silent, as the settings say now."""
     ledger: int
@@ -128,9 +133,10 @@ def _run(config: ProcessConfig, follower: Follower) -> int:
             error,
             extra={"event": "schedules_not_stored"},
         )
+    _tell_version(config.info, app)
     ledger = Ledger(config.ledger)
     if isinstance(app.store, Custodian):
-        app.store.write_down(config.session, Custody(config.custody))
+        app.store.write_down(config.info.id, Custody(config.custody))
     pump = _make_pump(config, app, ledger)
     follower.warn(pump)
     grace = iter([settings.grace])  # for the first signal; none for the next ones
@@ -144,7 +150,7 @@ def _run(config: ProcessConfig, follower: Follower) -> int:
     try:
         pump.run()
         if app.store.leases_in_jobs:  # what is still held only this process knows, and it ends in a moment
-            app.store.run(app.store.close_session(config.session))
+            app.store.run(app.store.close_session(config.info.id))
     except SessionGone:
         _wind_up(pump, settings.session_grace / 1000)
         pump.leases.acquit()
@@ -157,6 +163,15 @@ def _run(config: ProcessConfig, follower: Follower) -> int:
     return EXIT_OK
 
 
+def _tell_version(info: SessionInfo, app: Headrace) -> None:
+    """Tell the store if this process has imported other code than its supervisor, which may be older (SIGHUP)."""
+    version = version_of(app)
+    if version == info.version or Facet.ROLL_CALL not in app.store.facets:
+        return
+    with suppress(StoreError):  # only people read it
+        app.store.run(app.store.open(replace(info, process=os.getpid(), version=version)))
+
+
 def _make_pump(config: ProcessConfig, app: Headrace, ledger: Ledger) -> Pump:
     """Its waiter may need the store, which can be away for a moment."""
     settings = config.settings
@@ -164,7 +179,7 @@ def _make_pump(config: ProcessConfig, app: Headrace, ledger: Ledger) -> Pump:
         try:
             return Pump(
                 app,
-                config.session,
+                config.info.id,
                 queues=settings.queues,
                 slots=settings.slots,
                 round_robin=settings.round_robin,

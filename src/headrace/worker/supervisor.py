@@ -274,7 +274,7 @@ class Supervisor:
         metered = () if meter is None else (meter.descriptor,)
         config = ProcessConfig(
             settings=self._settings,
-            session=info.id,
+            info=info,
             timeout=timeout,
             ledger=ledger.descriptor,
             custody=custody.descriptors,
