@@ -18,6 +18,7 @@ import pytest
 import yaml
 
 from headrace.cli import cli, exits
+from headrace.metrics.table import METRICS
 
 ROOT = Path(__file__).parent.parent
 DEPLOY = ROOT / "deploy"
@@ -26,7 +27,6 @@ IMAGE = (DEPLOY / "docker" / "Dockerfile").read_text(encoding="utf-8")
 MANIFESTS = sorted((DEPLOY / "kubernetes").glob("*.yaml"))
 PAGE = (ROOT / "docs" / "deployment.md").read_text(encoding="utf-8")
 KNOWN = cli.list_commands(click.Context(cli))
-with_metrics = pytest.mark.skipif("metrics" not in KNOWN, reason="there is no headrace metrics yet")
 TO_END = 5
 """Seconds after its grace when a supervisor kills what has not ended."""
 
@@ -109,7 +109,6 @@ def test_a_manifest_is_one_object_of_kubernetes(path: Path) -> None:
     assert {"apiVersion", "kind", "metadata", "spec"} == found.keys()
 
 
-@with_metrics
 def test_a_pod_gives_jobs_the_time_that_the_worker_does() -> None:
     options = parsed(container("worker.yaml")["args"])
     pod = manifest("worker.yaml")["spec"]["template"]["spec"]
@@ -118,7 +117,6 @@ def test_a_pod_gives_jobs_the_time_that_the_worker_does() -> None:
     assert options["processes"] * options["max_memory"] < limit
 
 
-@with_metrics
 @pytest.mark.parametrize(("name", "flag"), [("worker.yaml", "metrics"), ("metrics.yaml", "listen")])
 def test_probes_ask_at_the_port_where_metrics_are_served(name: str, flag: str) -> None:
     there = container(name)
@@ -139,15 +137,13 @@ def test_autoscalers_know_the_workers_and_a_metric_that_exists() -> None:
     assert manifest("hpa.yaml")["spec"]["scaleTargetRef"]["name"] == workers
     (asked,) = re.findall(r"headrace_\w+", trigger["metadata"]["query"])
     assert metric["external"]["metric"]["name"] == asked
-    assert asked in pytest.importorskip("headrace.metrics.table").METRICS
+    assert asked in METRICS
     assert asked in PAGE
 
 
 @pytest.mark.parametrize("command", sorted(set(commands_of_the_page())))
 def test_a_command_of_the_page_parses(command: str) -> None:
     _, *arguments = shlex.split(command.replace("...", ""))
-    if arguments[0] in {"check", "metrics"} - set(KNOWN):
-        pytest.skip(f"there is no headrace {arguments[0]} yet")
     assert arguments[0] in KNOWN
     if len(arguments) > 1:
         parsed(arguments)
