@@ -54,3 +54,33 @@ def test_the_project_of_the_guide(tmp_path: Path, shell: Shell) -> None:
     done = shell("headrace", "jobs", "--state", "done")
     assert sorted(re.findall(r"shop\.\w+:\w+", done)) == ["shop.mail:send", "shop.orders:ship"]
     assert "nightly" in shell("headrace", "schedules")
+
+
+SNIPPET = re.compile(r"^```python\n(?!# \S+/)(.*?)^```", re.MULTILINE | re.DOTALL)
+MOVING = ["moving/celery.md", "moving/rq.md"]
+
+
+@pytest.mark.parametrize("page", MOVING)
+def test_the_snippets_of_a_page_on_moving_are_one_program(page: str, tmp_path: Path, shell: Shell) -> None:
+    blocks = SNIPPET.findall((DOCS / page).read_text(encoding="utf-8"))
+    (tmp_path / "snippets.py").write_text("\n\n".join(blocks), encoding="utf-8")
+    shell("snippets")
+    assert len(blocks) > 5
+
+
+@pytest.mark.parametrize(
+    ("page", "calls", "done"),
+    [
+        ("moving/celery.md", ["place 7 ada@example.org", 'album summer ["a","b"]'], 9),
+        ("moving/rq.md", ["place 7 ada@example.org", 'album summer ["a","b"]'], 9),
+    ],
+)
+def test_the_worked_example_passes_its_tests_and_runs(
+    page: str, calls: list[str], done: int, tmp_path: Path, shell: Shell
+) -> None:
+    write_project(page, tmp_path)
+    shell("pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "shop")
+    for call in calls:
+        shell("headrace", "enqueue", *call.split())
+    shell("headrace", "worker", "--burst")
+    assert len(re.findall(r"shop\.\w+:\w+", shell("headrace", "jobs", "--state", "done"))) == done
