@@ -99,10 +99,52 @@ def test_the_failure_shows_what_is_there(t: Testing) -> None:
         t.assert_enqueued(send, "ada")
     assert str(failure.value) == (
         "send(to='ada') was not enqueued.\n"
-        "Jobs of this task:\n"
+        "Jobs of this task, the nearest first (- expected, + enqueued):\n"
         "  send(to='bob', subject='hi')  [ready, queue mail]\n"
+        "    - to='ada'\n"
+        "    + to='bob'\n"
         "Other jobs: ship (2)."
     )
+
+
+def test_the_failure_shows_the_nearest_calls_first_with_what_differs(t: Testing) -> None:
+    for to, subject in (("bob", "bye"), ("ada", "hello"), ("eve", "hi")):
+        send.enqueue(to, subject)
+    with pytest.raises(AssertionError) as failure:
+        t.assert_enqueued(send, "ada", "hi")
+    assert str(failure.value).splitlines()[2:] == [
+        "  send(to='ada', subject='hello')  [ready, queue mail]",
+        "    - subject='hi'",
+        "    + subject='hello'",
+        "  send(to='eve', subject='hi')  [ready, queue mail]",
+        "    - to='ada'",
+        "    + to='eve'",
+        "  send(to='bob', subject='bye')  [ready, queue mail]",
+        "    - to='ada'",
+        "    + to='bob'",
+        "    - subject='hi'",
+        "    + subject='bye'",
+    ]
+
+
+def test_the_failure_marks_the_differing_lines_of_a_large_argument(t: Testing) -> None:
+    rows = [{"article": f"tea number {number}", "price": number} for number in range(40)]
+    loose.enqueue(rows=rows)
+    with pytest.raises(AssertionError) as failure:
+        t.assert_enqueued(loose, rows=[*rows[:-1], {"article": "coffee", "price": 39}])
+    differences = [line for line in str(failure.value).splitlines() if line.startswith("    ")]
+    assert differences == [
+        "    -           {'article': 'coffee', 'price': 39}]}",
+        "    +           {'article': 'tea number 39', 'price': 39}]}",
+    ]
+
+
+def test_the_failure_is_short_however_much_differs(t: Testing) -> None:
+    loose.enqueue(list(range(1000)))
+    with pytest.raises(AssertionError) as failure:
+        t.assert_enqueued(loose, [str(number) for number in range(1000)])
+    assert "more lines differ" in str(failure.value)
+    assert len(str(failure.value)) < 2_000
 
 
 def test_the_failure_when_nothing_is_there(t: Testing) -> None:
@@ -113,7 +155,7 @@ def test_the_failure_when_nothing_is_there(t: Testing) -> None:
 
 def test_the_failure_is_not_endless(t: Testing) -> None:
     app.enqueue_many([send.call(str(number)) for number in range(30)])
-    with pytest.raises(AssertionError, match="and 10 more"):
+    with pytest.raises(AssertionError, match="and 25 more"):
         t.assert_enqueued(send, "ada")
 
 

@@ -315,16 +315,19 @@ class Testing:
         ...     t.assert_enqueued(send, to="ada@example.org").queue
         'mail'
         """
+        __tracebackhide__ = True  # pytest: the line to show is the test's own
         task = self._own(task)
         expected = expected_arguments(task, args, kwargs)
         jobs = self.jobs
         for job in reversed(jobs):
             if fits(task, job, expected):
                 return cast("Job[R]", job)
-        raise AssertionError(f"{call_text(task.name, expected)} was not enqueued.\n{what_is_there(task, jobs)}")
+        there = what_is_there(task, jobs, expected)
+        raise AssertionError(f"{call_text(task.name, expected)} was not enqueued.\n{there}")
 
     def assert_not_enqueued(self, task: Task[..., Any] | SharedTask[..., Any], /, *args: Any, **kwargs: Any) -> None:
         """Fail if a job of this task was enqueued with (at least) these arguments."""
+        __tracebackhide__ = True
         task = self._own(task)
         expected = expected_arguments(task, args, kwargs)
         jobs = self.jobs
