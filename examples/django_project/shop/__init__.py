@@ -1,0 +1,1 @@
+"""A shop on Django: orders, and a job for each that confirms it."""
