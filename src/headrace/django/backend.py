@@ -121,7 +121,7 @@ class HeadraceBackend(BaseTaskBackend):
         return call, results.new_result(self, task, call.new.id, args, kwargs)
 
     def _put(self, call: Call[Any], result: Any) -> Any:
-        (job,) = self.app.enqueue_many([call])
+        job = self.app._enqueue(call, None)
         if not job.created_now:
             return self.get_result(job.id)
         self._was_put(result, job)
