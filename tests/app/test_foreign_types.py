@@ -247,6 +247,16 @@ class Wrong(BaseModel):
         return {0: 0}[n]
 
 
+class Raw(BaseModel):
+    number: complex = 0j
+    data: bytes = b""
+
+
+DEEP = Tree(name="leaf")
+for _ in range(3_000):
+    DEEP = Tree.model_construct(name="branch", children=[DEEP])
+
+
 def _seen(private: Private) -> Private:
     private._seen = 5
     return private
@@ -277,6 +287,9 @@ def _seen(private: Private) -> Private:
         (Loose, Loose(what=float("nan")), "Expected `NoneType`, got `float` - at "),
         (Loose, Loose(what=[(1, 2)]), r"argument 'value.what' cannot be carried exactly: \[\(1, 2\)\] would arrive as"),
         (Loose, Loose(what=1j), "Expected `str`, got `complex` - at "),
+        (Raw, Raw(data=b"\xff"), "argument 'value' cannot be encoded: .*utf-8"),
+        (list[Raw], [Raw(), Raw(data=b"\xff")], r"argument 'value\[1\]' cannot be encoded: .*utf-8"),
+        (Tree, DEEP, "argument 'value' cannot be encoded"),
         (Any, ITEM, "argument 'value' is of type Item, which would arrive as something else"),
         (Any, Path("a"), "which would arrive as something else"),
         (str, Path("a"), "Expected `str`, got `PosixPath`"),

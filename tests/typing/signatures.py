@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Coroutine, Iterator
 from datetime import datetime, timedelta
+from fractions import Fraction
 from typing import Any, assert_type
 
 from headrace import Call, Headrace, Job, WaitFor, current, flow, shared_task
@@ -141,6 +142,11 @@ def recurring() -> None:
     assert_type(app.schedules("nightly"), list[StoredSchedule])
     assert_type(add.every("every hour").enqueue(1).next, datetime | None)
     assert_type(current().tick, datetime | None)
+
+
+def a_codec_is_of_one_type() -> None:
+    app.codec(Fraction, encode=str, decode=Fraction)
+    app.codec(Fraction, lambda share: [share.numerator, share.denominator], lambda parts: Fraction(*parts))
 
 
 async def operations_have_their_types_in_both_forms() -> None:

@@ -172,14 +172,14 @@ def equal(value: Any, found: Any) -> bool:
 
 
 def inner_values(value: Any, path: str) -> Iterator[tuple[Any, str]]:
-    """What a value is made of, with the paths to it."""
+    """The parts of a value that are encoded one by one, with their paths. (Pydantic encodes a model as a whole.)"""
     if isinstance(value, dict):
         for key, inner in value.items():
             yield inner, f"{path}[{_short(key)}]"
     elif isinstance(value, _ARRAYS):
         for index, inner in enumerate(value):
             yield inner, f"{path}[{index}]"
-    else:
+    elif not is_model(type(value)):
         for name in _field_names(value):
             yield getattr(value, name, UNSET), f"{path}.{name}"
 
