@@ -300,7 +300,7 @@ def test_a_worker_of_another_app_asks_its_own_hooks_about_a_task_that_it_does_no
 
 def test_a_schedule_whose_arguments_cannot_be_read_ticks_all_the_same(app: Headrace) -> None:
     seen = watched(app)
-    definition = Definition(rule="every hour UTC", task="strange", body=b"\xff")
+    definition = Definition(rule="FINISHED, +1 HOUR", task="strange", body=b"\xff")  # one tick, whatever time it is
     store = app.store
     app._create_store()
     assert store.run(store.put_schedule(ScheduleRecord(name="strange", definition=definition, next=1), None))  # type: ignore[attr-defined]
