@@ -371,7 +371,14 @@ class Database:
 
     def function(self, name: str, values: tuple[Any, ...]) -> PGresult:
         """Call a function of the schema, in a transaction of its own."""
-        return self.functions((name, values))[0]
+        text = _call(self.quoted, name, len(values))
+
+        def work(wire: Wire) -> PGresult:
+            if wire.reads_committed:
+                return wire.run([(text, values)])[0]
+            return wire.run([(_BEGIN, ()), (text, values), ("COMMIT", ())])[1]
+
+        return self.repeat(lambda: self.borrow(work))
 
     def functions(self, *calls: tuple[str, tuple[Any, ...]]) -> list[PGresult]:
         """Call functions in one round trip: the first in a transaction of its own, the others when that is done."""

@@ -39,6 +39,8 @@ def _or_not(
     clock = database.clock
     times = (None, None) if clock is None else (clock.now(), clock.steady())
     try:
+        if not then:
+            return [database.function(name, (*values, *times))]
         return database.functions((name, (*values, *times)), *then)
     except StoreError as error:
         if isinstance(error.__cause__, psycopg.Error) and error.__cause__.sqlstate in (NOT_PLAIN, "23505"):

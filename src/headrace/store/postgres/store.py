@@ -29,7 +29,7 @@ from headrace.store.sql import batches, failing, find, settle, sweep
 from headrace.store.sql.sessions import Stops
 from headrace.store.sql.store import SqlStore
 from headrace.store.sql.take import Names, has_work
-from headrace.store.sql.transaction import Step, TooNarrow, Transaction, is_plain
+from headrace.store.sql.transaction import Step, Steps, TooNarrow, Transaction, is_plain
 from headrace.store.urls import HiddenUrl
 from headrace.values.clock import Clock, SystemClock
 
@@ -211,7 +211,7 @@ class PostgresStore(SqlStore):
             self._puts_by_rules = BY_RULES
             return None
 
-        putting = within.locking(jobs, batches.put_plain(jobs))
+        putting = Steps(lambda: within.locking(jobs, batches.put_plain(jobs)).steps())  # made if it takes the rules
         if self._puts_by_rules:
             self._puts_by_rules -= 1
         else:

@@ -82,6 +82,10 @@ class Wire:
         What comes `then` is run after these have been committed. One that need not be prepared is sent without a
         pipeline, which is quicker. If the values take more than `at_most` bytes, nothing is sent: `TooLarge`.
         """
+        if len(statements) == 1 and prepare and at_most is None and not then:
+            found = self._run_prepared(*statements[0])
+            if found is not None:
+                return [found]
         wire, names, new = self.pgconn, self._names if prepare else None, False
         ready = [(text, *encoded(values)) for text, values in (*statements, *then)]
         if at_most is not None and sum([sum(map(len, filter(None, given))) for _, given, _, _ in ready]) > at_most:
@@ -110,6 +114,18 @@ class Wire:
                     self._round += 1
                 raise error_from_result(result)
         return [result for result in results if result.command_status] if new else results  # not of what was prepared
+
+    def _run_prepared(self, text: str, values: tuple[Any, ...]) -> PGresult | None:
+        """The result of a statement that is prepared already; None: it is not. `run`, written out for plain jobs."""
+        given, types, formats = encoded(values)
+        name = None if self._names is None else self._names.get((text, types))
+        if name is None:
+            return None
+        self.pgconn.send_query_prepared(name, given, formats, _BINARY)
+        result, *_ = self._results(True, 1)
+        if result.status == _FAILED:
+            raise error_from_result(result)
+        return result
 
     def _results(self, alone: bool, syncs: int) -> list[PGresult]:
         """The results of all that was sent; or up to the last word of a server that hangs up."""

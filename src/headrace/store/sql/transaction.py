@@ -313,6 +313,11 @@ class Step(Operation[T], Generic[T]):
         self.attempt: Callable[[], T | None] | None = None
         """What may do it without a transaction of these rules, and if it can't, returns None and has done nothing."""
 
+    def steps(self) -> Generator[Step[Any], Any, T]:
+        """The same as an operation of several transactions, of which it is the only one."""
+        answer: T = yield self
+        return answer
+
 
 class Steps(Operation[T], Generic[T]):
     """An operation of several transactions: a generator that yields a `Step` at a time and gets what it returns."""
@@ -323,6 +328,9 @@ class Steps(Operation[T], Generic[T]):
         self.begin = begin
         self.attempt: Callable[[], T | None] | None = None
         """As that of a step."""
+
+    def steps(self) -> Generator[Step[Any], Any, T]:
+        return self.begin()
 
     def run(self, run: Callable[[Step[Any]], Any]) -> T:
         steps, answer, trouble = self.begin(), None, None
