@@ -54,7 +54,8 @@ class Including:
                 )
         from headrace.shared import include  # noqa: PLC0415  (few programs have shared tasks)
 
-        for module in dict.fromkeys(modules):
+        own = main_module()
+        for module in dict.fromkeys(own if module == "__main__" else module for module in modules):
             self._unimported[module] = None
             include(cast("Headrace", self), module)
 

@@ -111,7 +111,8 @@ def test_a_task_that_no_worker_knows(app: Headrace, ask: Ask, listener: Callable
     shop.add.enqueue(1)
     listener("mail", "default", tasks=("cli.shop:send",))
     assert ask("doctor", code=exits.NOT_DONE)["problems"] == [
-        "No live worker that listens to the queue 'default' knows the task 'cli.shop:add': start one whose app has it."
+        "No live worker that listens to the queue 'default' knows the task 'cli.shop:add': "
+        "start one whose app has it, and names its module with app.include(...)."
     ]
 
 
@@ -125,7 +126,7 @@ def test_jobs_that_workers_put_off_because_they_do_not_know_the_task(
     eventually(lambda: all(job.refresh().snapshot.deferred_since for job in jobs), "all to be put off")
     assert ask("doctor", code=exits.NOT_DONE)["problems"] == [
         "No live worker that listens to the queue 'default' knows the task 'shop:gone', and 3 jobs of it are put off: "
-        "start one whose app has it."
+        "start one whose app has it, and names its module with app.include(...)."
     ]
     later = [NewJob(id=f"later {number}", task="shop:add", body=b"{}", delay=3_600_000) for number in range(1_500)]
     store.run(store.put(later))

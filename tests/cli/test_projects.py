@@ -256,12 +256,13 @@ def test_a_folder_that_is_gone_names_no_app(inside: Path) -> None:
     assert app_of_project() is None
 
 
-def test_an_app_of_a_program_includes_the_program_itself(tmp_path: Path, shell: Shell) -> None:
+@pytest.mark.parametrize("itself", ['"program"', "__name__"])
+def test_an_app_of_a_program_includes_the_program_itself(itself: str, tmp_path: Path, shell: Shell) -> None:
     """Run as a script, it is not imported a second time; a worker finds its tasks under the same names."""
     (tmp_path / "program.py").write_text(
-        """from headrace import Headrace, shared_task
+        f"""from headrace import Headrace, shared_task
 app = Headrace("sqlite:///jobs.db")
-app.include("program")
+app.include({itself})
 
 @shared_task(isolate=True)
 def double(number: int) -> int:

@@ -147,7 +147,7 @@ def _nobody_knows(queue: str, task: str, put_off: int, of_all: bool) -> str:
         number += f" (among the newest {SCHEDULED_LOOKED_AT:,} scheduled jobs)"
     return (
         f"No live worker that listens to the queue {queue!r} knows the task {task!r}{number}: "
-        "start one whose app has it."
+        "start one whose app has it, and names its module with app.include(...)."
     )
 
 
