@@ -16,7 +16,7 @@ from headrace.holder import StoreHolder
 from headrace.hooks import Hooks
 from headrace.including import Including
 from headrace.job import Job
-from headrace.options import task_options
+from headrace.options import check_routes, task_options
 from headrace.retry import Backoff
 from headrace.store.callers import given_connection
 from headrace.store.contract import Operation
@@ -58,6 +58,7 @@ class Headrace(StoreHolder, Hooks, Including):
     `version`: of the code, as `headrace workers` shows it; if not given, that of the installed package that it is in.
     `tz`: the zone of naive datetimes and of words like "7pm tomorrow".
     `retries`, `backoff`: what an escaped exception leads to in tasks that don't say otherwise; 0 retries: failure.
+    `routes`: queues by GLOBs over task names, for tasks that name no queue: `{"mail.*": "mail"}`. The first that fits.
     `payload_limit`: the most bytes that encoded arguments, a result or data may take.
     `pool`: your own pool of connections to PostgreSQL, used instead of new ones; see docs/stores/postgres.md.
 
@@ -84,6 +85,7 @@ class Headrace(StoreHolder, Hooks, Including):
         tz: str = "UTC",
         retries: int = 0,
         backoff: Backoff | None = None,
+        routes: Mapping[str, str] | None = None,
         payload_limit: int = 1_048_576,
         pool: object | None = None,
         clock: Clock | None = None,
@@ -105,6 +107,7 @@ class Headrace(StoreHolder, Hooks, Including):
         self.payload_limit = check_count("payload_limit", payload_limit, 1)
         self.board: Board | None = None
         """Where workers inside this program count what they do; None: they don't (`headrace.metrics.collector`)."""
+        self.routes = check_routes(routes)
         self._retries = check_count("retries", retries)
         self._backoff = backoff or Backoff()
 

@@ -25,6 +25,7 @@ from headrace.store.contract import Facet
 from headrace.traffic import is_test
 from headrace.values.codec import clean
 from headrace.values.durations import Duration, Instant, milliseconds, parse_rate
+from headrace.values.glob import fits
 from headrace.values.names import (
     check_count,
     check_flag,
@@ -473,6 +474,8 @@ class TaskOptions(Struct, frozen=True, kw_only=True):
     """How a task runs its jobs unless a call says otherwise: what `DecoratorOptions` come to, in milliseconds."""
 
     queue: str
+    own_queue: str | None
+    """The same if the task says it itself, so that no route of the app counts."""
     priority: int
     retries: int
     own_retries: int | None
@@ -504,4 +507,40 @@ def task_options(given: Mapping[str, Any], retries: int, backoff: Backoff, decor
         raise ConfigurationError("scratch=True gives a directory to an isolated job: add isolate=True.")
     defaults = {name: option.default for name, option in OF_TASK.items() if name not in _OF_LANES}
     defaults |= {"retries": retries, "backoff": backoff, "own_retries": fields.get("retries"), "lane": lane}
-    return TaskOptions(**defaults | fields)
+    return TaskOptions(**defaults | fields | {"own_queue": fields.get("queue")})
+
+
+def check_routes(routes: Any) -> dict[str, str]:
+    """
+    >>> check_routes({"mail.*": ["mail"]})
+    Traceback (most recent call last):
+    headrace.errors.ConfigurationError: The route 'mail.*': A queue is named by text, not by list: ['mail'].
+    """
+    if routes is None:
+        return {}
+    if not isinstance(routes, Mapping):
+        raise ConfigurationError(
+            "routes is a dictionary of task names or GLOBs and their queues, as in {'mail.*': 'mail'}, "
+            f"not {routes!r}."
+        )
+    for pattern, queue in routes.items():
+        check_name("route", pattern)
+        try:
+            check_queue(queue)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"The route {pattern!r}: {error}") from None
+    return dict(routes)
+
+
+def routed(options: TaskOptions, name: str, routes: Mapping[str, str]) -> TaskOptions:
+    """A task's options with the queue of the first route that fits its name, if it names no queue itself.
+
+    >>> send = task_options({}, 0, Backoff())
+    >>> routed(send, "shop.mail:send", {"shop.mail:*": "mail", "shop.*": "shop"}).queue
+    'mail'
+    """
+    if options.own_queue is None:
+        for pattern, queue in routes.items():
+            if fits(pattern, name):
+                return msgspec.structs.replace(options, queue=queue)
+    return options

@@ -32,6 +32,7 @@ from headrace.options import (
     lane_of,
     merged_lane,
     named_in_text,
+    routed,
 )
 from headrace.records import IfFailed, Lane, NewJob
 from headrace.store.callers import given_connection
@@ -299,7 +300,7 @@ class Task(Generic[P, R_co]):
         self.app = app
         self.function = function
         self.name = check_name("task", task_name(function) if name is None else name)
-        self.options = options
+        self.options = options = routed(options, self.name, app.routes) if app.routes else options
         self.is_async = inspect.iscoroutinefunction(function)
         self.limited = options.timeout is not None or options.heartbeat is not None
         self.arguments = Arguments(self.name, function, app.codecs)

@@ -125,7 +125,7 @@ def test_what_they_are_not_asked_by_is_refused(app: Headrace, method: str, first
 
 def test_a_task_has_a_value_for_each_of_its_options() -> None:
     of_lanes = {"lane", "limit", "rate", "weight", "sequence"}
-    assert set(TaskOptions.__struct_fields__) == set(OF_TASK) - of_lanes | {"own_retries", "lane"}
+    assert set(TaskOptions.__struct_fields__) == set(OF_TASK) - of_lanes | {"own_queue", "own_retries", "lane"}
 
 
 def test_records_have_the_defaults_that_are_declared() -> None:
