@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -113,7 +114,12 @@ def enqueue(app: Headrace, call: Call[R], connection: object | None) -> Job[R]:
         require_known(app, call.terms.named, connection)
     if loading.under_way:
         loading.warn_of_enqueue()
-    puts = _put(app, [new], connection)
+    if app.around_puts is None:
+        puts = _put(app, [new], connection)
+    else:
+        puts = []
+        with app.around_puts([new], puts) as jobs:
+            puts += _put(app, jobs, connection)
     if puts[0].changed:
         _tell_of_change(app, new, puts[0].changed)
     if call.terms is not None and call.terms.strict and not puts[0].created:
@@ -131,12 +137,18 @@ def enqueue_many(
     connection = connection_for(app, connection)
     batch = _batch(app, calls)
     require_known(app, batch.named, connection)
-    for piece in pieces(batch.jobs, None if whole else app.store.put_at_once):
-        with counting(puts, len(batch.jobs)):
-            puts += _put(app, piece, connection)
+    with around(app, batch.jobs, puts) as jobs:
+        for piece in pieces(jobs, None if whole else app.store.put_at_once):
+            with counting(puts, len(jobs)):
+                puts += _put(app, piece, connection)
     _tell_of_changes(app, batch, puts)
     _refuse_others(batch, puts)
     return _handles(app, batch.jobs, puts, connection)
+
+
+def around(app: Headrace, jobs: list[NewJob], puts: list[Put]) -> AbstractContextManager[list[NewJob]]:
+    """What instrumentation wants around a put, with the jobs to be put."""
+    return nullcontext(jobs) if app.around_puts is None or not jobs else app.around_puts(jobs, puts)
 
 
 def _put(app: Headrace, jobs: list[NewJob], connection: object | None) -> list[Put]:
@@ -208,11 +220,12 @@ async def aenqueue_many(
     connection = connection_for(app, connection)
     batch = _batch(app, calls)
     await arequire_known(app, batch.named, connection)
-    for piece in pieces(batch.jobs, None if whole else app.store.put_at_once):
-        with counting(puts, len(batch.jobs)):
-            operation = app.store.put(piece) if connection is None else putting(app, piece, connection)
-            step = await app.store.arun(operation)
-        puts += step
+    with around(app, batch.jobs, puts) as jobs:
+        for piece in pieces(jobs, None if whole else app.store.put_at_once):
+            with counting(puts, len(jobs)):
+                operation = app.store.put(piece) if connection is None else putting(app, piece, connection)
+                step = await app.store.arun(operation)
+            puts += step
     _tell_of_changes(app, batch, puts)
     _refuse_others(batch, puts)
     return await _ahandles(app, batch.jobs, puts, connection)

@@ -13,6 +13,7 @@ from headrace.errors import ConfigurationError, Veto
 from headrace.values.names import check_headers, check_name
 
 if TYPE_CHECKING:
+    from headrace.records import NewJob, Put
     from headrace.worker.context import Context
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -34,6 +35,10 @@ class Enqueuing(Struct, frozen=True):
 
 
 EnqueueHook = Callable[[Enqueuing], object]
+AroundPuts = Callable[[list["NewJob"], list["Put"]], AbstractContextManager[list["NewJob"]]]
+"""Given the jobs of one put, and an empty list that has what became of them when the block ends without an exception:
+a context manager with the jobs to be put in their place. Unlike hooks, it knows what is put together.
+"""
 
 
 def announce(hooks: Sequence[EnqueueHook], call: Enqueuing) -> dict[str, str] | None:
@@ -109,6 +114,8 @@ class Hooks:
         self.stop_hooks: list[Callable[[], Any]] = []
         self.enqueue_hooks: list[EnqueueHook] = []
         self.failure_hooks: list[Callable[[Context, BaseException], Any]] = []
+        self.around_puts: AroundPuts | None = None
+        """For instrumentation: what is entered before jobs are put, and left after it. See `AroundPuts`."""
         self.middlewares: list[Callable[[Context], AbstractContextManager[None]]] = []
         self.providers: dict[str, Callable[[], Any]] = {}
         self.job_providers: dict[str, Callable[[], Any]] = {}

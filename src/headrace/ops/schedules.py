@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from headrace.enqueueing import announced
+from headrace.enqueueing import announced, around
 from headrace.errors import ScheduleNotFound
 from headrace.ops import audit
 from headrace.ops.documents import epoch_ms, value_of
@@ -216,7 +216,9 @@ def _resuming(app: Headrace, name: str) -> Course[str]:
 def _running(app: Headrace, name: str) -> Course[str]:
     found = yield from schedule_course(app, name)
     job = announced(app, job_now(found.record, new_id()))
-    puts: list[Put] = yield app.store.put([job])
+    puts: list[Put] = []
+    with around(app, [job], puts) as jobs:
+        puts += yield app.store.put(jobs)
     return f"put as job {puts[0].id}"
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -15,7 +16,8 @@ from msgspec.structs import replace
 from headrace import crashpoints
 from headrace.enqueueing import announced
 from headrace.errors import ConfigurationError, StoreError, Veto
-from headrace.records import ScheduleRecord, Tick
+from headrace.hooks import AroundPuts
+from headrace.records import Put, ScheduleRecord, Tick
 from headrace.store import Store
 from headrace.store.facets import Schedules, Ticked, facet
 from headrace.values.durations import as_datetime
@@ -78,24 +80,49 @@ def tick_some(store: Store, app: Headrace | None = None) -> int | None:
     if due.records:
         crashpoints.passing("tick.before")
         ticks = list(_ticks(due.records, now, app))
-        try:
-            ticked = store.run(schedules.tick(ticks))
-        except ConfigurationError:
-            ticked = _one_by_one(store, schedules, ticks, now)
+        ticked = _put_jobs(store, schedules, ticks, now, None if app is None else app.around_puts)
         crashpoints.passing("tick.after")
         now, next_tick = ticked.now, ticked.next_tick
     return None if next_tick is None else max(0, next_tick - now)
 
 
+def _put_jobs(store: Store, schedules: Schedules, ticks: Sequence[Tick], now: int, around: AroundPuts | None) -> Ticked:
+    if around is not None:
+        return _put_inside(around, store, schedules, ticks, now)
+    try:
+        return store.run(schedules.tick(ticks))
+    except ConfigurationError:
+        return _one_by_one(store, schedules, ticks, now)
+
+
+def _put_inside(around: AroundPuts, store: Store, schedules: Schedules, ticks: Sequence[Tick], now: int) -> Ticked:
+    """Put the jobs inside of what instrumentation wants around them, which is one thing for each schedule."""
+    replaced: list[Tick] = []
+    told: list[list[Put]] = []
+    with ExitStack() as stack:
+        for tick in ticks:
+            puts: list[Put] = []
+            jobs = stack.enter_context(around(list(tick.jobs), puts)) if tick.jobs else ()
+            replaced.append(replace(tick, jobs=tuple(jobs)))
+            told.append(puts)
+        ticked = _put_jobs(store, schedules, replaced, now, None)
+        for tick, puts, done in zip(replaced, told, ticked.done, strict=True):
+            puts += [Put(id=job.id, created=done) for job in tick.jobs]
+    return ticked
+
+
 def _one_by_one(store: Store, schedules: Schedules, ticks: Sequence[Tick], now: int) -> Ticked:
     """One of them has jobs that the store refuses: it is put off, and the others are not held up."""
+    done = []
     for tick in ticks:
         try:
             ticked = store.run(schedules.tick([tick]))
+            done += ticked.done
         except ConfigurationError as error:
+            done.append(False)
             log.error("schedule %r: its jobs are refused: %s", tick.name, error, extra={"event": "schedule_refused"})
             ticked = store.run(schedules.tick([Tick(name=tick.name, version=tick.version, next=now + AGAIN)]))
-    return ticked
+    return replace(ticked, done=done)
 
 
 def _ticks(records: Sequence[ScheduleRecord], now: int, app: Headrace | None) -> Iterator[Tick]:
