@@ -23,11 +23,18 @@ def gate() -> threading.Event:
 
 
 @pytest.fixture
-def server(gate: threading.Event) -> Iterator[MetricsServer]:
+def waiting() -> list[str]:
+    """What each call of the gated answer was told."""
+    return []
+
+
+@pytest.fixture
+def server(gate: threading.Event, waiting: list[str]) -> Iterator[MetricsServer]:
     def broken(_: str) -> Answer:
         raise ValueError("a secret")
 
-    def gated(_: str) -> Answer:
+    def gated(accept: str) -> Answer:
+        waiting.append(accept)
         gate.wait(60)
         return said(200, "at last")
 
@@ -123,16 +130,18 @@ def test_silent_clients_hold_up_nobody_and_the_oldest_go_when_there_are_too_many
         assert len(server._open) <= module.CONNECTIONS
 
 
-def test_many_that_ask_at_once_share_one_answer(server: MetricsServer, gate: threading.Event) -> None:
+def test_many_that_ask_at_once_share_one_answer(
+    server: MetricsServer, gate: threading.Event, waiting: list[str]
+) -> None:
     with ExitStack() as stack:
         clients = [stack.enter_context(closing(connect(server))) for _ in range(10)]
         for client in clients:
             client.sendall(b"GET /gated HTTP/1.1\r\n\r\n")
         assert get(f"{server.where}/metrics")[0] == 200  # others are answered meanwhile
-        answering = [thread for thread in threading.enumerate() if thread.name == "headrace-metrics-answer"]
-        assert len(answering) == 1
+        wait_until(lambda: len(server._busy["/gated", ""]._callbacks or ()) == len(clients))  # all have been heard
         gate.set()
         assert all(b" 200 OK" in _receive(client) for client in clients)
+    assert waiting == [""]
 
 
 def test_an_answer_that_does_not_come_in_time_is_unavailable(
