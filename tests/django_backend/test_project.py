@@ -70,10 +70,10 @@ def test_worker_processes_of_manage_py_run_tasks_of_all_kinds(tmp_path: Path) ->
     place = {"SHOP_STORE": f"sqlite:///{tmp_path}/jobs.db", "SHOP_DATABASE": str(tmp_path / "db.sqlite3")}
     manage("migrate", "--verbosity", "0", "--run-syncdb", cwd=tmp_path, **place)
     ids = run("-c", ENQUEUE, cwd=tmp_path, **place)
-    log = run(
-        str(HERE / "manage.py"), "headrace", "worker", "--burst", "--settings=project.settings", cwd=tmp_path, **place
-    )
+    worker = (str(HERE / "manage.py"), "headrace", "worker", "--burst", "--settings=project.settings")
+    log = run(*worker, cwd=tmp_path, SHOP_DEBUG="1", **place)
     assert "shop.tasks.add, " in log
+    assert log.count("path=shop.tasks.aadd state=SUCCESSFUL") == 1
     assert "queues default, mail (in turn)" in log
     found = json.loads(run("-c", LOOK, ids, cwd=tmp_path, **place))
     values = [value for value, _, _ in found]
@@ -82,7 +82,7 @@ def test_worker_processes_of_manage_py_run_tasks_of_all_kinds(tmp_path: Path) ->
     assert values[5:] == [2, "eu: hello"]
     assert {worker for _, workers, _ in found for worker in workers} == {found[0][1][0]}
     assert [errors for _, _, errors in found] == [0, 0, 0, 0, 0, 1, 0]
-    assert '"shop.tasks.add"' in manage("headrace", "jobs", "--json", cwd=tmp_path, **place)
+    assert '"shop.tasks.add"' in manage("headrace", "--backend", "default", "jobs", "--json", cwd=tmp_path, **place)
     job = manage("headrace", "enqueue", "tasks.add", "4", "second=5", cwd=tmp_path, **place).strip()
     assert json.loads(manage("headrace", "job", job, "--json", cwd=tmp_path, **place))["arguments"] == {
         "args": [4],

@@ -6,10 +6,12 @@ imports the tasks of the installed apps.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 import django
 from django.apps import apps
+from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
 
@@ -28,9 +30,18 @@ def _set_up() -> None:
         discover()
     except ImproperlyConfigured as error:
         raise ConfigurationError(str(error)) from error
+    if not settings.LOGGING:
+        _leave_lines_to_worker()
     for connection in connections.all(initialized_only=True):
         if not connection.in_atomic_block:
             connection.close()  # what an import has opened must not be shared with processes that are forked
+
+
+def _leave_lines_to_worker() -> None:
+    """While DEBUG is on, Django prints its lines itself, unless LOGGING says otherwise: a worker prints all lines."""
+    logger = logging.getLogger("django")
+    for handler in [each for each in logger.handlers if type(each) is logging.StreamHandler]:
+        logger.removeHandler(handler)
 
 
 def __getattr__(alias: str) -> Headrace:

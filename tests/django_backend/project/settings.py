@@ -7,6 +7,7 @@ import os
 import django
 
 SECRET_KEY = "for tests"
+DEBUG = "SHOP_DEBUG" in os.environ
 USE_TZ = True
 TIME_ZONE = "Europe/Zurich"
 ROOT_URLCONF = "project.urls"
