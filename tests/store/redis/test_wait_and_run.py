@@ -306,7 +306,8 @@ def test_delayed_jobs_do_not_wait_for_an_idle_server_to_look_at_its_clock(privat
 
     with app.worker(), closing(app):
         jobs = [late.using(run_after=0.3 * number).enqueue(time.time() + 0.3 * number) for number in (1, 2, 3, 4)]
-        assert max(job.result(timeout=20) for job in jobs) < 0.4
+        # A look in each second would make two of them 0.4 s late or more. (The machine may hold one up for longer.)
+        assert sorted(job.result(timeout=20) for job in jobs)[2] < 0.4
 
 
 def test_ctrl_c_ends_a_worker_that_waits(server: Server) -> None:
