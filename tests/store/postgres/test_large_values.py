@@ -27,6 +27,7 @@ from headrace.records import (
 )
 from headrace.store.facets import PARKED, Edit, Past
 from headrace.store.limits import EDGES_IN_A_STEP
+from headrace.store.postgres import database
 from store.brim import Brim
 
 from .scenes import Aside, Session, jobs
@@ -287,6 +288,27 @@ def test_a_client_that_stands_still_before_its_commit_does_not_keep_others_from_
         _go_on_beside(store)
     still.acting.answer()
     assert still.check()
+
+
+def test_a_large_value_may_take_longer_to_send_than_its_transaction_to_run(
+    make: Make, store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "LONGEST_WRITE", 500)
+    servers: list[int] = []
+
+    def arrange(scene: Scene) -> tuple[Act, Check]:
+        servers.append(_pid(scene))
+        return put_into_a_lane(scene)
+
+    with standing_still(make, store, arrange) as still:
+        time.sleep(1.0)  # a slow network
+    still.acting.answer()
+    assert still.check()
+    assert servers == [_pid(still.scene)], "the connection was not cut"
+
+
+def _pid(scene: Scene) -> int:
+    return scene.far.database.borrow(lambda wire: wire.pgconn.backend_pid)
 
 
 OF_ITS_SESSION = [

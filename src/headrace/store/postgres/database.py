@@ -6,11 +6,11 @@ import json
 import random
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from functools import cache
 from hashlib import sha256
-from itertools import count
+from itertools import chain, count
 from typing import Any, TypeAlias, TypeVar
 
 import psycopg
@@ -26,7 +26,7 @@ from headrace.store.pools import Pool
 from headrace.store.postgres import arrays, troubles
 from headrace.store.postgres.address import Address
 from headrace.store.postgres.arrays import Numbers, Texts
-from headrace.store.postgres.parcels import AT_ONCE, Parcels, pieces, weight
+from headrace.store.postgres.parcels import AT_ONCE, Parcels, pieces
 from headrace.store.postgres.statements import LOCK_WAIT, NARROW, PUTS, READING, RULES, SETS, WRITING, translate
 from headrace.store.postgres.wire import Statement, Statements, TooLarge, Wire, rows_of
 from headrace.store.sql.transaction import Ahead, Key, Outdated, TooNarrow, Transaction, Use, expect_nothing
@@ -280,7 +280,7 @@ class Database:
         ahead: Ahead = expect_nothing,
         *,
         narrow: bool = False,
-        large: Sequence[bytes | None] = (),
+        large: Iterable[bytes | None] = (),
         known: Known | None = None,
     ) -> T:
         """Do some work, which reads this `ahead`, with the rules' lock, and before that the locks of unique keys.
@@ -299,8 +299,8 @@ class Database:
         def make(wire: Wire) -> PostgresTransaction:
             tx = PostgresTransaction(self, wire, NARROW if narrow else WRITING, parcels, known)
             ahead(tx)
-            if parcels:
-                wire.run([start, self._settled, *parcels.sent()])
+            if parcels:  # (the bounds of a transaction are set behind them: a slow network may take its time)
+                wire.run([start, *parcels.sent()])
             tx.begin(begin if parcels else (start, *begin))
             return tx
 
@@ -414,7 +414,9 @@ def _in_its_words(clauses: str) -> str:
 def _columns(kinds: str, rows: Sequence[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
     """Rows as one value per column; in several parts, if a socket may not take them at once."""
     values = arrays.columns(kinds, rows)
-    if len(rows) < 2 or weight(values) <= AT_ONCE:
+    texts = (column for column, kind in zip(values, kinds, strict=True) if kind in "bt")
+    size = 12 * len(rows) * len(kinds) + sum(map(len, filter(None, chain.from_iterable(texts))))
+    if len(rows) < 2 or size <= AT_ONCE:
         yield values
         return
     middle = len(rows) // 2

@@ -93,7 +93,7 @@ def _naming(text: str, kinds: tuple[tuple[int, type], ...]) -> str:
     return text
 
 
-def weight(values: Sequence[Any]) -> int:
+def _size(values: Sequence[Any]) -> int:
     """How many bytes values take, roughly."""
     return sum(map(_weight, values))
 
@@ -111,7 +111,7 @@ def pieces(statements: Statements) -> Iterator[Statements]:
     piece: list[Statement] = []
     size = 0
     for statement in statements:
-        more = weight(statement[1])
+        more = _size(statement[1])
         if piece and size + more > AT_ONCE:
             yield piece
             piece, size = [], 0

@@ -180,7 +180,7 @@ class PostgresStore(SqlStore):
                 cut = True
 
     def _commit(self, step: Step[T], work: Work[T], narrow: Work[T], known: Known) -> T:
-        write = partial(self.database.write, keys=step.keys, ahead=step.ahead, large=step.large, known=known)
+        write = partial(self.database.write, keys=step.keys, ahead=step.ahead, large=step.large(), known=known)
         try:
             if step.narrow:
                 with suppress(TooNarrow):
@@ -255,7 +255,7 @@ class PostgresStore(SqlStore):
 
         step = Step(lambda tx: settle.exchange(tx, request), then=lambda reply: self._wakeups.note(request, reply))
         step.ahead = lambda tx: settle.expect(tx, request)
-        step.large = [value for outcome in request.outcomes for value in settle.written(outcome)]
+        step.large = lambda: (value for outcome in request.outcomes for value in settle.written(outcome))
         step.narrow = not self._too_narrow
         self._too_narrow = max(0, self._too_narrow - 1)
         if self._by_rules or not settle.is_plain(request):

@@ -9,6 +9,7 @@ import select
 import time
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
+from itertools import chain
 from typing import Any, TypeAlias
 
 import psycopg
@@ -88,8 +89,10 @@ class Wire:
                 return [found]
         wire, names, new = self.pgconn, self._names if prepare else None, False
         ready = [(text, *encoded(values)) for text, values in (*statements, *then)]
-        if at_most is not None and sum([sum(map(len, filter(None, given))) for _, given, _, _ in ready]) > at_most:
-            raise TooLarge
+        if at_most is not None:
+            given_all = chain.from_iterable([given for _, given, _, _ in ready])
+            if sum(map(len, filter(None, given_all))) > at_most:
+                raise TooLarge
         alone = len(ready) == 1 and (names is None or all((text, types) in names for text, _, types, _ in ready))
         if not alone:
             wire.enter_pipeline_mode()

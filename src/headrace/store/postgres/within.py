@@ -181,7 +181,7 @@ def locking(jobs: Sequence[NewJob], operation: Kind) -> Kind:
     if isinstance(operation, Step):
         chosen = {f"id {job.id}" for job in jobs if job.nonce is not None}
         operation.keys = (*chosen, *{job.unique_key for job in jobs if job.unique_key is not None})
-        operation.large = [value for job in jobs for value in (job.body, job.data, job.options)]
+        operation.large = lambda: (value for job in jobs for value in (job.body, job.data, job.options))
         operation.repeatable = True
         operation.narrow = not any(job.lane or job.schedule or relations.is_related(job) for job in jobs)
     return operation

@@ -113,7 +113,7 @@ def _in_parts(jobs: Sequence[NewJob], parts: Sequence[list[NewJob]]) -> Generato
         try:
             for some, numbered in _groups(parts):
                 step = Step(partial(_stage, batch=batch, jobs=some, parts=numbered), is_large=is_large)
-                step.large = tuple(numbered.values())
+                step.large = numbered.values
                 yield step
             accepted = yield Step(partial(_accept, batch=batch, jobs=jobs))
         except (ConfigurationError, NoWorkers):
@@ -132,7 +132,8 @@ def _in_parts(jobs: Sequence[NewJob], parts: Sequence[list[NewJob]]) -> Generato
 def _admitting(batch: int, parts: Sequence[list[NewJob]], number: int, is_large: bool) -> Step[Any]:
     """The step that brings in the next part, most likely the one of this number."""
     step = Step(partial(admit, batch=batch, parts=parts), is_large=is_large)
-    step.large = [value for job in parts[min(number, len(parts) - 1)] for value in (job.body, job.data)]
+    part = parts[min(number, len(parts) - 1)]
+    step.large = lambda: (value for job in part for value in (job.body, job.data))
     return step
 
 

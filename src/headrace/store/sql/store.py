@@ -382,7 +382,7 @@ class SqlStore(ABC):
         step = Step(
             lambda tx: settle.report(tx, session, number, unrecorded, reports, steady), narrow=True, admits=False
         )
-        step.large = [value for report in reports for value in settle.written(report)]
+        step.large = lambda: (value for report in reports for value in settle.written(report))
         return step
 
     def complete(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from itertools import compress
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -304,7 +304,7 @@ class Step(Operation[T], Generic[T]):
         self.admits = admits
         self.keys: tuple[str, ...] = ()
         """Unique keys that it gives to jobs: where writers run side by side, others that do the same come first."""
-        self.large: Sequence[bytes | None] = ()
+        self.large: Callable[[], Iterable[bytes | None]] = tuple
         """Values that it writes, of any size. Where a client that sends keeps others waiting, large ones go ahead."""
         self.repeatable = False
         """It may be done twice: what it puts is recognised."""
