@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 pytest_plugins = ["pytester"]
+pytestmark = pytest.mark.process
 
 GUIDE = (Path(__file__).parents[2] / "docs/guide.md").read_text(encoding="utf-8")
 
