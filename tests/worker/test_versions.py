@@ -16,6 +16,7 @@ from click.testing import CliRunner
 from headrace import Headrace
 from headrace.cli import cli
 from headrace.errors import ConfigurationError
+from headrace.loading import path_of
 from headrace.worker.versions import _of_file, version_of
 from processes import eventually, worker_process
 
@@ -51,6 +52,10 @@ def written(file: Path, text: str = APP) -> None:
     file.write_text(text)
 
 
+def told(app: Headrace) -> str:
+    return version_of(app, path_of(app))
+
+
 def app_of(module: str) -> Headrace:
     return importlib.import_module(module).app  # type: ignore[no-any-return]
 
@@ -58,7 +63,7 @@ def app_of(module: str) -> Headrace:
 def test_the_app_says_its_version_itself(tmp_path: Path) -> None:
     app = Headrace(f"sqlite:///{tmp_path}/jobs.db", version="2026.11+5a1c")
     app.task(name="nap")(lambda: None)
-    assert version_of(app) == "2026.11+5a1c"
+    assert told(app) == "2026.11+5a1c"
     with app.worker():
         (worker,) = app.workers()
     assert worker.version == "2026.11+5a1c"
@@ -69,7 +74,7 @@ def test_a_package_of_another_name_has_the_version_of_its_module(site: Path) -> 
     installed(site, "tasks_of_others", "9.9", "shopping/tasks.py,,\n")
     installed(site, "acme_shop", "1.4.2", "shop37/__init__.py,,\nshop37/tasks.py,sha256=x,12\n")
     written(site / "shop37" / "tasks.py")
-    assert version_of(app_of("shop37.tasks")) == "1.4.2"
+    assert told(app_of("shop37.tasks")) == "1.4.2"
 
 
 def test_a_package_that_is_installed_in_place_has_a_version(
@@ -82,20 +87,20 @@ def test_a_package_that_is_installed_in_place_has_a_version(
     installed(site, "acme_elsewhere", "8.8", "x.pth,,\n", {"url": f"{url}-else", "dir_info": {"editable": True}})
     installed(site, "acme_copy", "7.7", "x.pth,,\n", {"url": url, "dir_info": {}})
     installed(site, "acme_shop", "1.5.dev0", "x.pth,,\n", {"url": url, "dir_info": {"editable": True}})
-    assert version_of(app_of("shop38.tasks")) == "1.5.dev0"
+    assert told(app_of("shop38.tasks")) == "1.5.dev0"
 
 
 def test_a_file_that_nothing_has_installed_has_no_version(site: Path) -> None:
     installed(site, "shop39", "1.0", "other/tasks.py,,\n")
     written(site / "shop39" / "tasks.py")
-    assert version_of(app_of("shop39.tasks")) == ""
+    assert told(app_of("shop39.tasks")) == ""
 
 
 def test_damaged_packages_keep_no_worker_from_working(site: Path) -> None:
     installed(site, "damaged", "1.0", "x.pth,,\n")
     (site / "damaged-1.0.dist-info" / "direct_url.json").write_text("{")
     written(site / "shop40" / "tasks.py")
-    assert version_of(app_of("shop40.tasks")) == ""
+    assert told(app_of("shop40.tasks")) == ""
 
 
 @pytest.mark.parametrize("version", ["", 2, "a\nb", "v" * 101])

@@ -190,8 +190,8 @@ class Worker:
         self.app._create_store()
         reconcile(self.app)
         timeout = self.timeout or session_timeout_of(store, self.queues)
-        tasks, version = tuple(sorted(self.app.tasks)), version_of(self.app)
-        info = introduce(self.queues, tasks, timeout + self._grace, version=version)
+        tasks, path = tuple(sorted(self.app.tasks)), path_of(self.app)
+        info = introduce(self.queues, tasks, timeout + self._grace, version=version_of(self.app, path))
         guard = store.guard(info.id)
         store.run(store.open(info))
         try:
@@ -204,7 +204,7 @@ class Worker:
                 burst=burst,
                 monitor=self._monitor,
                 timeout=timeout,
-                app_path=path_of(self.app),
+                app_path=path,
                 max_jobs=self._max_jobs,
                 meter=None if self.app.board is None else self.app.board.begin(),
             )

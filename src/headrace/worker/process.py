@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from headrace.errors import HeadraceError, SessionGone, StoreError, StoreUnavailable, Unsupported
-from headrace.loading import load_app
+from headrace.loading import load_app, path_of
 from headrace.records import SessionInfo
 from headrace.store import open_store
 from headrace.store.contract import Custodian, Facet
@@ -165,7 +165,7 @@ def _run(config: ProcessConfig, follower: Follower) -> int:
 
 def _tell_version(info: SessionInfo, app: Headrace) -> None:
     """Tell the store if this process has imported other code than its supervisor, which may be older (SIGHUP)."""
-    version = version_of(app)
+    version = version_of(app, path_of(app))
     if version == info.version or Facet.ROLL_CALL not in app.store.facets:
         return
     with suppress(StoreError):  # only people read it

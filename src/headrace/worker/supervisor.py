@@ -25,6 +25,7 @@ from msgspec.structs import replace
 
 from headrace import crashpoints
 from headrace.errors import MaybeApplied, SessionGone, StoreError, StoreUnavailable, Unsupported
+from headrace.loading import path_of
 from headrace.records import SessionInfo, State
 from headrace.store.contract import Custodian, Guard
 from headrace.store.settings import session_timeout
@@ -230,7 +231,7 @@ class Supervisor:
         timeout = settings.timeout or session_timeout(self._store, settings.queues)
         lasts = timeout + settings.session_grace
         tasks = tuple(sorted(self._app.tasks))
-        info = introduce(settings.queues, tasks, lasts, self._births, version_of(self._app))
+        info = introduce(settings.queues, tasks, lasts, self._births, version_of(self._app, path_of(self._app)))
         guard = self._store.guard(info.id)
         ledger, lifeline = Ledger.shared(), Lifeline()
         custody = Custody.shared() if isinstance(self._store, Custodian) else Custody(())

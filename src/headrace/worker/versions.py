@@ -10,18 +10,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from headrace.loading import path_of
 from headrace.values.codec import clean
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
 
 
-def version_of(app: Headrace) -> str:
-    """What the app says, or the version of the installed package that its module belongs to; empty: of none."""
+def version_of(app: Headrace, path: str | None) -> str:
+    """What the app says, or the version of the installed package that its module belongs to; empty: of none.
+
+    `path`: how the app is imported, as `path_of` finds it.
+    """
     if app.version is not None:
         return app.version
-    path = path_of(app)
     if path is not None:
         name = path.rpartition(":")[0]
     else:  # made by a function: its tasks are as good
