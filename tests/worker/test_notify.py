@@ -141,7 +141,7 @@ def test_no_socket_means_no_message_and_no_beat() -> None:
     assert notifier.beat_at == float("inf")
 
 
-@pytest.mark.parametrize("watchdog", [{"WATCHDOG_PID": "1"}, {"WATCHDOG_USEC": "soon"}, {"WATCHDOG_USEC": ""}])
+@pytest.mark.parametrize("watchdog", [{"WATCHDOG_PID": "1"}, {"WATCHDOG_USEC": "soon"}, {"WATCHDOG_USEC": "0"}])
 def test_a_watchdog_of_another_process_gets_no_beat(systemd: Systemd, watchdog: dict[str, str]) -> None:
     notifier = Notifier({"NOTIFY_SOCKET": systemd.address, "WATCHDOG_USEC": "1000000", **watchdog})
     notifier.beat()
@@ -168,6 +168,10 @@ def test_a_socket_that_is_gone_or_full_hurts_nothing(tmp_path: Path) -> None:
         notifier = Notifier({"NOTIFY_SOCKET": systemd.address})
         for number in range(10_000):  # more than its queue has room for, and nobody reads
             notifier.status(str(number))
-    notifier.ready()
+        notifier.ready()
+        assert systemd.listen() == "STATUS=0"
+        systemd.forget()
+        notifier.ready()
+        assert systemd.listen() == "READY=1", "what matters is sent again"
     (tmp_path / "notify").unlink()
     notifier.stopping()

@@ -1,7 +1,7 @@
 """Messages to systemd, for a service of `Type=notify`: datagrams to the socket that $NOTIFY_SOCKET names.
 
-Without that variable nothing is sent. A message that can't be delivered is dropped: a worker does not stop for want of
-an audience.
+Without that variable nothing is sent. A message that can't be delivered holds up nothing: that the service is ready, or
+stops, is sent again, the others are dropped.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ class Notifier:
         self._address = "\0" + address[1:] if address.startswith("@") else address  # @: a name without a file
         limit = environment.get("WATCHDOG_USEC", "")
         is_ours = environment.get("WATCHDOG_PID") in (None, "", str(os.getpid()))
-        self._period = int(limit) / 2_000_000 if limit.isdigit() and is_ours and address else math.inf
+        microseconds = int(limit) if limit.isdecimal() and is_ours and address else 0
+        self._period = microseconds / 2_000_000 or math.inf
         self.beat_at = math.inf if self._period == math.inf else 0.0
         """When the next beat is due, on the monotonic clock."""
         self._sent: set[str] = set()
@@ -56,12 +57,14 @@ class Notifier:
             self._send("WATCHDOG=1")
 
     def _send_once(self, message: str) -> None:
-        if message not in self._sent:
+        if message not in self._sent and self._send(message):
             self._sent.add(message)
-            self._send(message)
 
-    def _send(self, message: str) -> None:
+    def _send(self, message: str) -> bool:
+        """Whether it was delivered."""
         if self._address:
             with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
                 sender.setblocking(False)
                 sender.sendto(message.encode(), self._address)
+                return True
+        return False
