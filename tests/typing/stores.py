@@ -95,5 +95,5 @@ def hworker(s: HworkerStore) -> tuple[Store, Custodian]:
     return s, s
 
 
-def workkit(s: WorkKitStore) -> tuple[Store, Custodian, Schedules]:
-    return s, s, s
+def workkit(s: WorkKitStore) -> tuple[Store, Custodian, Schedules, Aging]:
+    return s, s, s, s

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.dialects.on_redis import Stepwise
 from headrace.records import Counts, Filter, Page, Snapshot, State
+from headrace.store.ages import Oldest
 
 from .payload import by_name, read_payload
 from .schedules import name_of, recurs
@@ -141,6 +142,12 @@ def entries(store: WorkKitStore) -> Stepwise[list[Entry]]:
     for name, text in orphans.items():
         found.setdefault(name, entry(name, text, None, store.timekeeper.now()))
     return list(found.values())
+
+
+def oldest(store: WorkKitStore) -> Stepwise[Oldest]:
+    """All entries are in the order of their times: the first one is the oldest, if it is due."""
+    now, due = yield store.wire.oldest()
+    return Oldest(now, {} if due is None or due > now else {store.settings.schedule: due})
 
 
 def counts(store: WorkKitStore) -> Stepwise[list[Counts]]:

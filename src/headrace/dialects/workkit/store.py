@@ -11,6 +11,7 @@ from headrace.dialects.on_redis import RedisDialect, Stepwise, test_clock
 from headrace.errors import ConfigurationError, Unsupported
 from headrace.options import CARRIED
 from headrace.records import Counts, Filter, NewJob, Page, Put, ScheduleRecord, SessionInfo, Snapshot
+from headrace.store.ages import Oldest
 from headrace.store.contract import Facet, Operation, Swept, Waiter
 from headrace.store.facets import ScheduleLook
 from headrace.store.redis.operation import Script, Steps
@@ -45,7 +46,7 @@ class WorkKitStore(RedisDialect, OwnerlessStore[Session]):
 
     driver: ScheduleDriver
     exchanges: Exchanges
-    facets = frozenset({Facet.DELAY, Facet.SCHEDULES})
+    facets = frozenset({Facet.DELAY, Facet.SCHEDULES, Facet.AGES})
     REFUSES: ClassVar = {
         "priority": "A WorkKit schedule runs jobs by their times and knows no priority. Keep urgent jobs in another "
         "schedule.",
@@ -164,6 +165,9 @@ class WorkKitStore(RedisDialect, OwnerlessStore[Session]):
 
     def counts(self) -> Operation[list[Counts]]:
         return Steps(lambda: find.counts(self))
+
+    def oldest(self) -> Operation[Oldest]:
+        return Steps(lambda: find.oldest(self))
 
     def cancel(self, ids: Sequence[str]) -> Operation[list[bool]]:
         """Removes them: a schedule has no place for cancelled jobs. Whoever runs one is told to stop."""

@@ -27,7 +27,7 @@ class ScheduleDriver(DialectDriver):
 
     SCRIPTS = Scripts("headrace.dialects.workkit")
     # A renewal is no read, but its repeat is recognised: it may be sent again.
-    READS = frozenset({"counts", "get", "look", "orphans", "page", "recurring", "renew", "strangers"})
+    READS = frozenset({"counts", "get", "look", "oldest", "orphans", "page", "recurring", "renew", "strangers"})
 
     def _suspects(self) -> Iterator[str]:
         yield from self.keys.known
@@ -195,6 +195,10 @@ class Wire:
     def counts(self, lease: int) -> Script[tuple[int, int, int, int]]:
         """Jobs, entries, those that are due, those that are leased."""
         return self._script("counts", (b"%d" % (lease + 1000),), lambda reply, _: tuple(reply[1:]))
+
+    def oldest(self) -> Script[tuple[int, int | None]]:
+        """Now, and when the first entry is due, if there is one."""
+        return self._script("oldest", (), lambda reply, _: (int(reply[0]), int(reply[1]) if reply[1] else None))
 
     def remove(self, ids: Sequence[str]) -> Script[list[bool]]:
         """True per job that was there."""
