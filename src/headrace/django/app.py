@@ -47,6 +47,7 @@ def _leave_lines_to_worker() -> None:
 def __getattr__(alias: str) -> Headrace:
     if alias.startswith("__"):
         raise AttributeError(alias)
+    from headrace.django import registry  # noqa: PLC0415  (they need the settings)
     from headrace.django.backend import HeadraceBackend  # noqa: PLC0415
     from headrace.django.library import task_backends  # noqa: PLC0415
 
@@ -59,6 +60,7 @@ def __getattr__(alias: str) -> Headrace:
         app = backend.app
     except ImproperlyConfigured as error:
         raise ConfigurationError(str(error)) from error
+    registry.bind_all()
     globals()[alias] = app  # so that `path_of` finds it
     return app
 

@@ -55,6 +55,14 @@ def app_for(alias: str, settings: str, make: Any) -> Headrace:
     return found[1]
 
 
+def bind_all() -> None:
+    """Have all apps know all declared tasks as their modules have them now, when these have been imported."""
+    with _lock:
+        for alias, app in _apps.values():
+            for path in declared:
+                _bind(app, alias, path)
+
+
 def _bind(app: Headrace, alias: str, path: str) -> None:
     from headrace.django.native import NativeTask  # noqa: PLC0415  (it needs this module)
 

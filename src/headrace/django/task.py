@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field, fields, make_dataclass, replace
+from dataclasses import field, fields, make_dataclass
 from typing import Any
 
 from msgspec import UNSET
@@ -117,16 +117,23 @@ def task(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     backend must be a `HeadraceBackend`.
     """
     own = {name: options.pop(name) for name in OPTIONS if name in options}
+    if not own:
+        return library.task(function, **options)
+    if "run_after" in options:
+        raise TypeError("run_after is an option of calls: .using(run_after=...).")
 
     def decorate(function: Callable[..., Any]) -> Any:
-        made = library.task(**options)(function)
-        if not own:
-            return made
-        if not isinstance(made, HeadraceTask):
+        given = _DEFAULTS | options
+        kind = library.task_backends[given["backend"]].task_class
+        if not issubclass(kind, HeadraceTask):
             raise InvalidTask(
-                f"{min(own)}= is an option of headrace, and the backend {made.backend!r} of the task {made.name} is "
-                "another one."
+                f"{min(own)}= is an option of headrace, and the backend {given['backend']!r} of the task "
+                f"{function.__name__} is another one."
             )
-        return replace(made, **own)
+        return kind(func=function, **given, **own)
 
     return decorate if function is None else decorate(function)
+
+
+_DEFAULTS = {"priority": 0, "queue_name": "default", "backend": "default", "takes_context": False, "run_after": None}
+"""What Django's decorator makes of what it is not given."""

@@ -20,6 +20,9 @@ def plain(number: int = 0) -> int:
     return number
 
 
+def late() -> None: ...
+
+
 def about(context: Any, number: int) -> int:
     return number
 
@@ -156,6 +159,15 @@ class Tasks(ShopCase):
         self.addCleanup(setattr, module, "plain", function)
         module.plain.enqueue(1)
         self.assertEqual(self.app.tasks["shop.claims_tasks.plain"].options.retries, 4)
+
+    def test_a_task_that_is_declared_when_the_app_is_there_has_its_options_at_once(self) -> None:
+        self.assertNotIn("shop.claims_tasks.late", self.app.tasks)
+        task(retries=4)(late)
+        self.assertEqual(self.app.tasks["shop.claims_tasks.late"].options.retries, 4)
+
+    def test_the_time_of_a_run_is_not_for_the_decorator(self) -> None:
+        with self.assertRaisesRegex(TypeError, "run_after"):
+            task(retries=4, run_after=datetime.now(UTC))
 
     def test_an_app_of_ones_own_has_the_tasks_of_django_beside_its_own(self) -> None:
         self.use({"app": "shop.own:app"})
