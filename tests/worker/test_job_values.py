@@ -12,6 +12,7 @@ import pytest
 
 from headrace import Backoff, Context, Headrace, Retry, current, inject
 from headrace.errors import ConfigurationError, JobCancelled, JobFailed
+from headrace.worker.context import find_current
 from processes import Witness, WorkerProcess, worker_process
 
 from . import sessions
@@ -340,3 +341,24 @@ def test_what_is_refused(app: Headrace) -> None:
         app.provide("session")(generator)
     with pytest.raises(ConfigurationError, match="takes a function without parameters"):
         app.provide("session", per="job")(lambda context: None)
+
+
+def test_a_coroutine_that_is_stopped_twice_is_cancelled_once(app: Headrace) -> None:
+    """Its own timer and the pump may find at once that it ran out of time: its clean-up must come to an end."""
+    cleaned: list[str] = []
+
+    @app.task
+    async def work() -> None:
+        run = find_current(None)
+        assert run is not None
+        try:
+            run.executor.stop_run(run)
+            await asyncio.sleep(60)
+        finally:
+            run.executor.stop_run(run)
+            await asyncio.sleep(0.01)
+            cleaned.append(run.id)
+
+    job = work.enqueue()
+    app.worker().run_until_empty()
+    assert cleaned == [job.id]

@@ -104,8 +104,9 @@ class LoopExecutor:
         if run.began is None:  # cancelled before its first step a coroutine would never see it
             assert self._loop is not None
             self._loop.call_soon(self._cancel, run)
-        else:
-            run.stopper.cancel()
+        else:  # once: another cancellation, by the timer and by the pump, would end the clean-up after the first
+            stopper, run.stopper = run.stopper, None
+            stopper.cancel()
 
     def close(self) -> None:
         if self._loop is not None:
