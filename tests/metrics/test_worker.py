@@ -104,7 +104,8 @@ def test_counters_survive_the_kill_of_their_process_and_never_go_backwards(worke
     assert done(url) == 200
     tasks.app.enqueue_many([tasks.add.call(i) for i in range(50)])
     await_done(url, 250)
-    assert value(scrape(url), "headrace_worker_process_starts_total") >= 4
+    starts = "headrace_worker_process_starts_total"
+    eventually(lambda: value(scrape(url), starts) >= 4, "both processes again", PATIENCE)
 
 
 def test_a_job_that_kills_its_process_is_counted_as_crashed(worker: WorkerProcess) -> None:

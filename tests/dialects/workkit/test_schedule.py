@@ -98,7 +98,8 @@ def test_add_now_is_due_at_once_whenever_in_the_second_it_was_made(s: Schedule, 
         before = milliseconds(server_now(scene))
         identity = s.add_now(clear, str(number))
         after = milliseconds(server_now(scene))
-        assert before - 1 <= scene.scores[identity] <= after + 1  # not the start of the second
+        # Not the start of the second. The client knows the server's clock to some milliseconds.
+        assert before - 100 <= scene.scores[identity] <= after + 100
         time.sleep(0.27)  # elsewhere in the second
 
 
