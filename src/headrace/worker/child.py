@@ -35,7 +35,7 @@ class Child:
     custody: Custody
     lifeline: Lifeline
     meter: Meter | None = None
-    """What it counts, if somebody asked for that."""
+    """Counters of the process. None: nothing is counted."""
     born: float = field(default_factory=time.monotonic)
     renewed: int = field(default_factory=SystemClock().steady)
     stopping: bool = False
